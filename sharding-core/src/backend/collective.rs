@@ -1,0 +1,109 @@
+//! Collectives: how shards of one tensor change their placements.
+
+use super::{LocalArrays, Support};
+use crate::{ReduceOp, Result, TensorLayout};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// What kind of exchange a [`Step`] is. Which ranges go where follows from its layouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StepKind {
+    /// Each device slices what it holds; local.
+    LocalSlice,
+    /// The first device of each group keeps its copy (or every device its own piece), the rest holds the identity;
+    /// local.
+    KeepOneCopy(ReduceOp),
+    /// Pieces are joined on every device of the group.
+    AllGather,
+    /// The parts of the group are combined on every device.
+    AllReduce(ReduceOp),
+    /// The parts are combined, each device keeps a piece.
+    ReduceScatter(ReduceOp),
+    /// Pieces of some tensor axes are exchanged for pieces of others.
+    AllToAll,
+    /// Index ranges change their device (boundary rows, other device orders).
+    Permute,
+    /// Shards move to another mesh: only the overlapping ranges of each target device.
+    Move,
+    /// The placement of a mesh axis of size 1 is renamed; no data is touched.
+    Relabel,
+}
+
+impl StepKind {
+    /// The name used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StepKind::LocalSlice => "local_slice",
+            StepKind::KeepOneCopy(_) => "keep_one_copy",
+            StepKind::AllGather => "all_gather",
+            StepKind::AllReduce(_) => "all_reduce",
+            StepKind::ReduceScatter(_) => "reduce_scatter",
+            StepKind::AllToAll => "all_to_all",
+            StepKind::Permute => "permute",
+            StepKind::Move => "move",
+            StepKind::Relabel => "relabel",
+        }
+    }
+    /// The combination, for the kinds that combine.
+    pub const fn reduce_op(self) -> Option<ReduceOp> {
+        match self {
+            StepKind::AllReduce(op) | StepKind::ReduceScatter(op) => Some(op),
+            _ => None,
+        }
+    }
+    /// Whether devices exchange data.
+    pub const fn communicates(self) -> bool {
+        !matches!(self, StepKind::LocalSlice | StepKind::KeepOneCopy(_) | StepKind::Relabel)
+    }
+}
+
+/// One step of a redistribution, over one or several mesh axes at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The kind of exchange.
+    pub kind: StepKind,
+    /// The mesh axes whose groups take part, ascending. All axes for a move between meshes.
+    pub axes: SmallVec<[usize; 4]>,
+    /// The layout before.
+    pub source: TensorLayout,
+    /// The layout after.
+    pub target: TensorLayout,
+    /// Its price in the cost model that planned it; bytes per device under the volume model.
+    pub cost: f64,
+}
+
+impl Step {
+    /// The names of the mesh axes.
+    pub fn axis_names(&self) -> impl Iterator<Item = &str> {
+        self.axes.iter().map(|axis| self.source.mesh().axis_name(*axis))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(", self.kind.name())?;
+        for (i, name) in self.axis_names().enumerate() {
+            write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;
+        }
+        write!(f, ") {} -> {}", self.source.mapping(), self.target.mapping())
+    }
+}
+
+/// Collectives between the devices of one backend.
+///
+/// `run` is called once per process and step with all shards of the source that the process addresses, in the order
+/// of [`Backend::positions`](super::Backend::positions), and gives those of the target. Every process makes the
+/// same calls in the same order. Shards come by value: where nobody else holds a storage, it may be reused.
+///
+/// Reductions follow one fixed binary tree over positions in the group: the left half has `ceil(n/2)` members.
+/// Results are bit-identical on every device and run. Ranges may be uneven and empty.
+pub trait Collectives: Send + Sync {
+    /// Whether such a step can run.
+    fn supports(&self, step: &Step) -> Support;
+
+    /// Runs a step.
+    ///
+    /// # Errors
+    /// If a transfer fails, processes disagree or are lost, or a late failure is due.
+    fn run(&self, op: &'static str, step: &Step, shards: LocalArrays) -> Result<LocalArrays>;
+}

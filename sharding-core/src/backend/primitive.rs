@@ -1,0 +1,82 @@
+//! The closed set of kernels that a backend provides.
+
+use super::{Expr, IndexMap};
+use crate::{DType, ReduceOp};
+use smallvec::SmallVec;
+
+/// A kernel that a backend provides; everything else is written on these.
+///
+/// Shapes below are local shapes. Inputs may have any strides; results are contiguous. A backend may assume that
+/// shapes and dtypes agree as stated here: the caller has validated them.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Primitive {
+    /// Elementwise over inputs that broadcast (aligned at the last axis) to the result's shape. Without inputs it
+    /// fills. The result's dtype is the expression's.
+    Map(Expr),
+    /// Combines the elements of some axes; these stay with extent 1. Floats are accumulated in f32 or wider, in an
+    /// order that depends on the shape only. An empty axis gives the op's identity.
+    Reduce(Reduce),
+    /// Batched matrix product: `[.., m, k]` by `[.., k, n]` to `[.., m, n]`; leading axes broadcast. f32
+    /// accumulates in f32, i64 wraps. `k = 0` gives zeros.
+    Dot,
+    /// Rows by index; see [`Gather`]. Inputs: the table, then i64 indices.
+    Gather(Gather),
+    /// Copies; see [`IndexMap`]. Inputs: its operands, all of the result's dtype.
+    Copy(IndexMap),
+    /// `start + step * index along axis`, without inputs, for i64 and floats.
+    Iota(Iota),
+    /// A kernel that backends may fuse; its lowering on the others defines it.
+    Fused(FusedOp),
+}
+
+/// See [`Primitive::Reduce`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reduce {
+    /// How elements combine.
+    pub op: ReduceOp,
+    /// The axes, ascending.
+    pub axes: SmallVec<[usize; 4]>,
+}
+
+/// `result[a.., i.., b..] = table[a.., indices[i..] - base, b..]`, where `a..` are the table's axes before `axis`
+/// and `b..` those after it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Gather {
+    /// The table's axis that is indexed.
+    pub axis: usize,
+    /// What is taken from every index first: the start of the local rows.
+    pub base: i64,
+    /// The global extent of the axis. An index outside `0..bound` is an error that names it.
+    pub bound: i64,
+}
+
+/// See [`Primitive::Iota`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Iota {
+    /// The axis along which values grow.
+    pub axis: usize,
+    /// The value at index 0.
+    pub start: f64,
+    /// The difference of neighbours.
+    pub step: f64,
+    /// The result's dtype.
+    pub dtype: DType,
+}
+
+/// Kernels that a backend may run in one pass.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+pub enum FusedOp {
+    /// `exp(x - max(x)) / sum(exp(x - max(x)))` along an axis.
+    Softmax {
+        /// The axis that sums to 1.
+        axis: usize,
+    },
+    /// `(x - mean) / sqrt(var + eps) * gamma + beta` over the last axis, with the biased variance. Inputs: x,
+    /// gamma, beta, the latter two of the last axis' extent.
+    LayerNorm {
+        /// Added to the variance.
+        eps: f64,
+    },
+}

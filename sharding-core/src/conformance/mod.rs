@@ -1,0 +1,2 @@
+//! Conformance: what every backend and every rule must pass.
+//! Feature `testing`.

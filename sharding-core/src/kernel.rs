@@ -1,0 +1,269 @@
+//! What a local kernel gets: the primitives, and where its shards lie in the whole.
+
+use crate::backend::{
+    Backend, BinaryOp, Expr, FusedOp, Gather, IndexMap, Iota, LocalArray, Move, Node, Primitive, Reduce,
+    UnaryOp, Work,
+};
+use crate::{
+    DType, Device, Error, ErrorKind, Place, ReduceOp, Region, Result, Scalar, Shape, TensorLayout, broadcast,
+};
+use smallvec::SmallVec;
+
+/// One device's view of a call.
+///
+/// A body written on these methods runs on every backend. Plain arguments of an op are global, shards are local: the
+/// layouts here say how they relate.
+pub struct KernelCx<'a> {
+    backend: &'a dyn Backend,
+    op: &'static str,
+    device: Device,
+    position: usize,
+    operands: &'a [TensorLayout],
+    results: &'a [TensorLayout],
+}
+
+impl<'a> KernelCx<'a> {
+    /// The context of one device; `operands` are the layouts after redistribution, flat.
+    pub fn new(
+        backend: &'a dyn Backend,
+        op: &'static str,
+        device: Device,
+        position: usize,
+        operands: &'a [TensorLayout],
+        results: &'a [TensorLayout],
+    ) -> Self {
+        Self { backend, op, device, position, operands, results }
+    }
+
+    /// The op that runs.
+    pub fn op(&self) -> &'static str {
+        self.op
+    }
+    /// The backend, for kernels of one backend.
+    pub fn backend(&self) -> &'a dyn Backend {
+        self.backend
+    }
+    /// The device.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+    /// Its row-major position in the mesh.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+    /// The layout of a flat operand as this kernel gets it.
+    pub fn operand(&self, i: usize) -> Result<&'a TensorLayout> {
+        self.operands.get(i).ok_or_else(|| self.internal(format!("there is no operand {i}")))
+    }
+    /// The layout of a result.
+    pub fn result(&self, i: usize) -> Result<&'a TensorLayout> {
+        self.results.get(i).ok_or_else(|| self.internal(format!("there is no result {i}")))
+    }
+    /// The global index ranges of an operand that this device holds, per tensor axis.
+    pub fn operand_region(&self, i: usize) -> Result<Region> {
+        Ok(self.operand(i)?.region(self.position))
+    }
+    /// The global index ranges of a result that this device makes, per tensor axis.
+    pub fn result_region(&self, i: usize) -> Result<Region> {
+        Ok(self.result(i)?.region(self.position))
+    }
+    /// The shape of a result on this device.
+    pub fn result_shape(&self, i: usize) -> Result<Shape> {
+        Ok(self.result(i)?.local_shape(self.position))
+    }
+    /// Whether this device is the one that holds the value of a result's Partial axes: the first along each of them.
+    /// Work that must count once (a bias) is done there only.
+    pub fn is_first_part(&self, result: usize) -> Result<bool> {
+        let layout = self.result(result)?;
+        let mesh = layout.mesh();
+        let partial =
+            |(axis, place): (usize, &Place)| !place.is_partial() || mesh.coord(self.position, axis) == 0;
+        Ok(layout.places().iter().enumerate().all(partial))
+    }
+
+    fn internal(&self, message: String) -> Error {
+        Error::new(ErrorKind::Internal, message).with_op(self.op)
+    }
+
+    fn misfit(&self, message: String) -> Error {
+        Error::new(ErrorKind::Kernel, message).with_op(self.op)
+    }
+
+    /// Runs any primitive whose result has this dtype and shape.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn launch(
+        &mut self,
+        primitive: &Primitive,
+        inputs: &[&LocalArray],
+        dtype: DType,
+        shape: &Shape,
+    ) -> Result<LocalArray> {
+        let mut outputs = [self.backend.alloc(self.device, dtype, shape)?];
+        let work = Work { op: self.op, device: self.device, inputs, outputs: &mut outputs };
+        self.backend.launch(primitive, &mut [work])?;
+        let [output] = outputs;
+        Ok(output)
+    }
+
+    /// An elementwise expression over inputs that broadcast.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Kernel`] if dtypes or shapes do not fit each other, else what the backend says.
+    pub fn map(&mut self, expr: &Expr, inputs: &[&LocalArray]) -> Result<LocalArray> {
+        let dtypes: SmallVec<[DType; 4]> = inputs.iter().map(|x| x.dtype()).collect();
+        let dtype = expr.dtypes(&dtypes).and_then(|all| all.last().copied());
+        let dtype = dtype.ok_or_else(|| {
+            self.misfit(format!("the expression {expr:?} does not fit inputs of {dtypes:?}"))
+        })?;
+        self.map_to(expr, inputs, dtype)
+    }
+
+    fn map_to(&mut self, expr: &Expr, inputs: &[&LocalArray], dtype: DType) -> Result<LocalArray> {
+        let mut shape = inputs.first().map_or_else(Shape::default, |x| x.shape().clone());
+        for x in inputs.iter().skip(1) {
+            if **x.shape() != *shape {
+                shape = broadcast(&shape, x.shape()).ok_or_else(|| {
+                    self.misfit(format!("local shapes {shape} and {} do not broadcast", x.shape()))
+                })?;
+            }
+        }
+        self.launch(&Primitive::Map(expr.clone()), inputs, dtype, &shape)
+    }
+
+    /// `op(x)` elementwise.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn unary(&mut self, op: UnaryOp, x: &LocalArray) -> Result<LocalArray> {
+        let expr = Expr::unary(op, Expr::input(0));
+        self.map_to(&expr, &[x], x.dtype())
+    }
+
+    /// `op(a, b)` elementwise, broadcasting.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Kernel`] if dtypes or shapes do not fit each other, else what the backend says.
+    pub fn binary(&mut self, op: BinaryOp, a: &LocalArray, b: &LocalArray) -> Result<LocalArray> {
+        if a.dtype() != b.dtype() {
+            return Err(self.misfit(format!("{op:?} of {} and {}", a.dtype(), b.dtype())));
+        }
+        let dtype = if op.is_comparison() { DType::Bool } else { a.dtype() };
+        self.map_to(binary_expr(op), &[a, b], dtype)
+    }
+
+    /// An array of one value.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn fill(&mut self, value: Scalar, dtype: DType, shape: &Shape) -> Result<LocalArray> {
+        self.launch(&Primitive::Map(Expr::constant(value, dtype)), &[], dtype, shape)
+    }
+
+    /// Combines the elements of `axes` (any order); they stay with extent 1.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn reduce(&mut self, op: ReduceOp, x: &LocalArray, axes: &[usize]) -> Result<LocalArray> {
+        let mut axes: SmallVec<[usize; 4]> = axes.into();
+        axes.sort_unstable();
+        axes.dedup();
+        let shape = axes.iter().fold(x.shape().clone(), |shape, axis| shape.with_extent(*axis, 1));
+        self.launch(&Primitive::Reduce(Reduce { op, axes }), &[x], x.dtype(), &shape)
+    }
+
+    /// Batched matrix product `[.., m, k]` by `[.., k, n]`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Kernel`] if shapes or dtypes do not fit each other, else what the backend says.
+    pub fn dot(&mut self, a: &LocalArray, b: &LocalArray) -> Result<LocalArray> {
+        let (sa, sb) = (a.shape(), b.shape());
+        let fit = || {
+            let ([batch_a @ .., m, k], [batch_b @ .., l, n]) = (&**sa, &**sb) else { return None };
+            let mut shape = broadcast(batch_a, batch_b)?.to_vec();
+            shape.extend([*m, *n]);
+            (k == l && a.dtype() == b.dtype()).then(|| Shape::from(shape))
+        };
+        let shape = fit().ok_or_else(|| {
+            self.misfit(format!("no matrix product of {}{sa} and {}{sb}", a.dtype(), b.dtype()))
+        })?;
+        self.launch(&Primitive::Dot, &[a, b], a.dtype(), &shape)
+    }
+
+    /// Rows of a table by index; see [`Gather`].
+    ///
+    /// # Errors
+    /// What the backend says, above all for an index out of range.
+    pub fn gather(&mut self, gather: Gather, table: &LocalArray, indices: &LocalArray) -> Result<LocalArray> {
+        let axis = gather.axis;
+        let (before, after) = (table.shape().iter().take(axis), table.shape().iter().skip(axis + 1));
+        let shape: Shape = before.chain(indices.shape().iter()).chain(after).copied().collect();
+        self.launch(&Primitive::Gather(gather), &[table, indices], table.dtype(), &shape)
+    }
+
+    /// Copied elements of the inputs; see [`IndexMap`].
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn copy(&mut self, map: IndexMap, inputs: &[&LocalArray]) -> Result<LocalArray> {
+        let dtype =
+            inputs.first().map(|x| x.dtype()).ok_or_else(|| self.misfit("a copy of nothing".to_owned()))?;
+        let shape = map.shape.clone();
+        self.launch(&Primitive::Copy(map), inputs, dtype, &shape)
+    }
+
+    /// The same elements under another shape: a view where the array is contiguous, else a copy.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Kernel`] if the numbers of elements differ, else what the backend says.
+    pub fn reshape(&mut self, x: &LocalArray, shape: &Shape) -> Result<LocalArray> {
+        if x.elements() != shape.elements() {
+            return Err(self.misfit(format!("no reshape of {} elements to {shape}", x.elements())));
+        }
+        match x.reshaped(shape) {
+            Some(view) => Ok(view),
+            None => self.copy(IndexMap::reshape(shape), &[x]),
+        }
+    }
+
+    /// `start + step * index` along an axis of an array of this shape.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn iota(&mut self, iota: Iota, shape: &Shape) -> Result<LocalArray> {
+        let dtype = iota.dtype;
+        self.launch(&Primitive::Iota(iota), &[], dtype, shape)
+    }
+
+    /// A fused kernel whose result has the shape and dtype of its first input.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn fused(&mut self, op: FusedOp, inputs: &[&LocalArray]) -> Result<LocalArray> {
+        let first = *inputs.first().ok_or_else(|| self.misfit("a fused kernel of nothing".to_owned()))?;
+        self.launch(&Primitive::Fused(op), inputs, first.dtype(), first.shape())
+    }
+
+    /// Writes `source` into a written operand so that its first element lands at the local index `at`.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn store(&mut self, into: &mut LocalArray, source: &LocalArray, at: &[usize]) -> Result<()> {
+        let pieces = [(source.clone(), SmallVec::from_slice(at))];
+        self.backend.copy(&mut [Move { op: self.op, pieces: &pieces, into }])
+    }
+}
+
+/// Constant expressions, so that the common ops build nothing per call.
+fn binary_expr(op: BinaryOp) -> &'static Expr {
+    macro_rules! table {
+        ($($name:ident),*) => {
+            match op { $(BinaryOp::$name => {
+                static EXPR: Expr = Expr::from_static(&[Node::Input(0), Node::Input(1), Node::Binary(BinaryOp::$name, 0, 1)]);
+                &EXPR
+            })* }
+        };
+    }
+    table!(Add, Sub, Mul, Div, Max, Min, Eq, Lt, Le, And, Or)
+}

@@ -1,0 +1,15 @@
+//! Ops: what `#[sharding_rule]` declares and registers.
+
+mod args;
+mod case;
+mod def;
+mod groups;
+mod registry;
+
+pub use args::{KeyWriter, OpArgs, PlanKey};
+pub use case::{Case, CaseOperand, Cases, Fill};
+pub use def::{
+    ErasedKernel, ErasedRows, ErasedShape, ErasedStages, KernelDef, Op, OpDef, OperandDef, OperandKind,
+};
+pub use groups::{Grouped, Groups};
+pub use registry::Registry;

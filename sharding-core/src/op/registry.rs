@@ -1,0 +1,114 @@
+//! The registry of ops and kernels: collected once, sorted, duplicates refused.
+
+use super::{ErasedKernel, KernelDef, OpDef};
+use crate::{BackendKind, Error, ErrorKind, Result};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// All linked ops and kernels.
+pub struct Registry {
+    ops: BTreeMap<&'static str, &'static OpDef>,
+    kernels: BTreeMap<(&'static str, &'static str), &'static KernelDef>,
+}
+
+static REGISTRY: OnceLock<std::result::Result<Registry, String>> = OnceLock::new();
+
+impl Registry {
+    /// The registry of this program.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Registry`] if two ops have one name, or two kernels one op and backend, naming both places.
+    pub fn get() -> Result<&'static Self> {
+        let built =
+            REGISTRY.get_or_init(|| Self::build(inventory::iter::<OpDef>, inventory::iter::<KernelDef>));
+        built.as_ref().map_err(|message| {
+            Error::new(ErrorKind::Registry, message.clone()).with_fix("rename one of them")
+        })
+    }
+
+    fn build(
+        ops: impl IntoIterator<Item = &'static OpDef>,
+        kernels: impl IntoIterator<Item = &'static KernelDef>,
+    ) -> std::result::Result<Self, String> {
+        let mut registry = Self { ops: BTreeMap::new(), kernels: BTreeMap::new() };
+        for def in ops {
+            if let Some(other) = registry.ops.insert(def.name, def) {
+                return Err(two(&format!("ops named {}", def.name), def.at, other.at));
+            }
+        }
+        for def in kernels {
+            if let Some(other) = registry.kernels.insert((def.op.name, def.backend), def) {
+                return Err(two(
+                    &format!("kernels of {} for {}", def.op.name, def.backend),
+                    def.at,
+                    other.at,
+                ));
+            }
+        }
+        Ok(registry)
+    }
+
+    /// All ops by name.
+    pub fn ops(&self) -> impl ExactSizeIterator<Item = &'static OpDef> {
+        self.ops.values().copied()
+    }
+
+    /// The op of that name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Registry`] with near names, or how to link ops if there are none.
+    pub fn op(&self, name: &str) -> Result<&'static OpDef> {
+        if let Some(def) = self.ops.get(name) {
+            return Ok(def);
+        }
+        let error = Error::new(ErrorKind::Registry, format!("no op named '{name}' is registered"));
+        if self.ops.is_empty() {
+            return Err(error.with_fix("no op is linked at all: use sharding_ops as _;"));
+        }
+        let mut near: Vec<_> = self.ops.keys().map(|known| (distance(name, known), *known)).collect();
+        near.sort_unstable();
+        let near: Vec<_> = near.iter().take(3).map(|(_, known)| *known).collect();
+        Err(error.with_fix(format!("did you mean {}?", near.join(", "))))
+    }
+
+    /// The kernel that replaces an op's portable one on a backend.
+    pub fn kernel(&self, op: &str, backend: BackendKind) -> Option<ErasedKernel> {
+        self.kernels.get(&(op, backend.name())).map(|def| def.run)
+    }
+}
+
+fn two(what: &str, (file, line): (&str, u32), (other, at): (&str, u32)) -> String {
+    format!("two {what}: at {file}:{line} and at {other}:{at}")
+}
+
+/// The number of single-letter edits between two names.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (slot, y) in row.iter_mut().skip(1).zip(b.chars()) {
+            let cost = (diagonal + usize::from(x != y)).min(left + 1).min(*slot + 1);
+            diagonal = *slot;
+            *slot = cost;
+            left = cost;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distance;
+
+    #[test]
+    fn distance_counts_edits() {
+        assert_eq!(distance("matmul", "matmul"), 0);
+        assert_eq!(distance("matmull", "matmul"), 1);
+        assert_eq!(distance("sfotmax", "softmax"), 2);
+        assert_eq!(distance("", "add"), 3);
+    }
+}

@@ -1,0 +1,13 @@
+//! The planner: which row an op runs on each mesh axis, and what moves for it.
+
+mod cache;
+mod cost;
+mod feasible;
+mod pick;
+mod policy;
+mod report;
+
+pub(crate) use cache::PlanCache;
+pub use cost::{CostModel, StepQuery, VolumeCost};
+pub use pick::{Plan, PlanRequest, plan};
+pub use policy::{Mode, Policy};

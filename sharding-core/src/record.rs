@@ -1,0 +1,28 @@
+//! The recorder hook: what a tape, a profiler or a test sees of every call.
+
+use crate::op::{OpArgs, OpDef};
+use crate::{Result, Tensor};
+
+/// One finished call of an op.
+pub struct Call<'a> {
+    /// The op.
+    pub def: &'static OpDef,
+    /// The tensors it read, flat; numbers and written buffers are absent.
+    pub operands: &'a [&'a Tensor],
+    /// The plain arguments.
+    pub args: &'a dyn OpArgs,
+    /// The results.
+    pub results: &'a [Tensor],
+    /// The score of the plan; 0 where nothing moved.
+    pub cost: f64,
+}
+
+/// Sees each call of the scope that it is put in force for, after it ran. At most one is in force; it sees the
+/// outermost calls only.
+pub trait Recorder: Send + Sync {
+    /// Called once per finished call.
+    ///
+    /// # Errors
+    /// An error here is the call's error.
+    fn record(&self, call: &Call<'_>) -> Result<()>;
+}

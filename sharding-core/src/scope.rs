@@ -1,0 +1,193 @@
+//! Scopes: what is in force on a thread.
+//!
+//! Policy, cost model, replaced rules, recorder and process index are one [`Scope`]. It is thread-local: capture it
+//! with [`Scope::current`] and enter it on another thread with [`Scope::enter`].
+
+use crate::op::ErasedRows;
+use crate::plan::{CostModel, Mode, Policy, VolumeCost};
+use crate::record::Recorder;
+use crate::{DeviceMesh, Error, ErrorKind, Result};
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What is in force for the ops called inside.
+#[derive(Clone)]
+pub struct Scope {
+    policy: Policy,
+    cost: Arc<dyn CostModel>,
+    rules: Vec<(&'static str, ErasedRows)>,
+    rules_key: u64,
+    recorder: Option<Arc<dyn Recorder>>,
+    mesh: Option<DeviceMesh>,
+    process: u32,
+    broken: Option<&'static str>,
+}
+
+/// Mode of the ambient policy, read once: `silent`, `warn` or `raise`.
+const POLICY_VARIABLE: &str = "SHARDING_AUTO_RESHARD";
+
+fn ambient() -> &'static Arc<Scope> {
+    static AMBIENT: OnceLock<Arc<Scope>> = OnceLock::new();
+    AMBIENT.get_or_init(|| {
+        let value = std::env::var(POLICY_VARIABLE);
+        let (mode, broken) = match value.as_deref() {
+            Err(_) | Ok("" | "silent") => (Mode::Silent, None),
+            Ok("warn") => (Mode::Warn, None),
+            Ok("raise") => (Mode::Raise, None),
+            Ok(_) => (Mode::Raise, Some("SHARDING_AUTO_RESHARD is not one of silent, warn, raise")),
+        };
+        Arc::new(Scope { broken, ..Scope::new(Policy { mode, ..Policy::default() }) })
+    })
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Scope>>> = const { RefCell::new(None) };
+}
+
+impl Scope {
+    fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            cost: Arc::new(VolumeCost),
+            rules: Vec::new(),
+            rules_key: 0,
+            recorder: None,
+            mesh: None,
+            process: 0,
+            broken: None,
+        }
+    }
+
+    /// What is in force on this thread.
+    pub fn current() -> Arc<Self> {
+        CURRENT.with(|current| current.borrow().clone()).unwrap_or_else(|| ambient().clone())
+    }
+
+    /// Whether it can be planned under.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] if the environment variable `SHARDING_AUTO_RESHARD` is set to something unknown.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.broken {
+            None => Ok(()),
+            Some(message) => {
+                Err(Error::new(ErrorKind::Argument, message)
+                    .with_fix("unset it, or set it to one of the three"))
+            }
+        }
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+    /// The cost model.
+    pub fn cost(&self) -> &dyn CostModel {
+        &*self.cost
+    }
+    /// The recorder.
+    pub fn recorder(&self) -> Option<&Arc<dyn Recorder>> {
+        self.recorder.as_ref()
+    }
+    /// The default mesh.
+    pub fn mesh(&self) -> Option<&DeviceMesh> {
+        self.mesh.as_ref()
+    }
+    /// The index of this process.
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+    /// The rule that replaces an op's own.
+    pub fn rule(&self, op: &str) -> Option<ErasedRows> {
+        self.rules.iter().rev().find(|(name, _)| *name == op).map(|(_, rows)| *rows)
+    }
+    /// What plans depend on.
+    pub(crate) fn plan_key(&self) -> [u64; 4] {
+        [self.policy.bits(), self.cost.key(), self.rules_key, u64::from(self.process)]
+    }
+
+    /// This scope with another policy.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+    /// This scope with another cost model.
+    #[must_use]
+    pub fn with_cost(mut self, cost: Arc<dyn CostModel>) -> Self {
+        self.cost = cost;
+        self
+    }
+    /// This scope with another rule for an op.
+    #[must_use]
+    pub fn with_rule(mut self, op: &'static str, rows: ErasedRows) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        self.rules.push((op, rows));
+        // A number of its own for every set of rules: plans made under one are never used under another.
+        self.rules_key = NEXT.fetch_add(1, Ordering::Relaxed);
+        self
+    }
+    /// This scope with a recorder.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: Arc<dyn Recorder>) -> Self {
+        self.recorder = Some(recorder);
+        self
+    }
+    /// This scope with a default mesh.
+    #[must_use]
+    pub fn with_mesh(mut self, mesh: DeviceMesh) -> Self {
+        self.mesh = Some(mesh);
+        self
+    }
+    /// This scope as seen by another process; for programs that pretend several processes in one.
+    #[must_use]
+    pub fn with_process(mut self, process: u32) -> Self {
+        self.process = process;
+        self
+    }
+
+    /// Puts this scope in force until the guard is dropped.
+    #[must_use = "the scope ends when the guard is dropped"]
+    pub fn guard(self) -> ScopeGuard {
+        let outer = CURRENT.with(|current| current.borrow_mut().replace(Arc::new(self)));
+        ScopeGuard { outer, thread_bound: PhantomData }
+    }
+
+    /// Runs `f` with this scope in force.
+    pub fn enter<T>(self, f: impl FnOnce() -> T) -> T {
+        let _guard = self.guard();
+        f()
+    }
+}
+
+/// Ends a scope when dropped, also on a panic. Guards end in the reverse order in which they began.
+pub struct ScopeGuard {
+    outer: Option<Arc<Scope>>,
+    // A scope is thread-local: its guard must not leave the thread.
+    thread_bound: PhantomData<*const ()>,
+}
+
+impl Drop for ScopeGuard {
+    fn drop(&mut self) {
+        let outer = self.outer.take();
+        CURRENT.with(|current| *current.borrow_mut() = outer);
+    }
+}
+
+/// Runs `f` with a policy for the reshards that ops insert. Blocks nest; the innermost counts.
+///
+/// ```
+/// use sharding_core::{Scope, auto_reshard, plan::{Mode, Policy}};
+/// auto_reshard(Policy::raise(), || assert_eq!(Scope::current().policy().mode, Mode::Raise));
+/// ```
+pub fn auto_reshard<T>(policy: Policy, f: impl FnOnce() -> T) -> T {
+    (*Scope::current()).clone().with_policy(policy).enter(f)
+}
+
+/// The same as [`auto_reshard`] as a guard.
+#[must_use = "the policy ends when the guard is dropped"]
+pub fn auto_reshard_guard(policy: Policy) -> ScopeGuard {
+    (*Scope::current()).clone().with_policy(policy).guard()
+}

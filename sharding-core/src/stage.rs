@@ -1,0 +1,95 @@
+//! Staged rows: local kernels and named collectives on small intermediates.
+
+use crate::backend::{Backend, LocalArray, LocalArrays, Step, StepKind};
+use crate::kernel::KernelCx;
+use crate::{DeviceMapping, Error, ErrorKind, Place, ReduceOp, Result, Shape, TensorLayout};
+use smallvec::SmallVec;
+
+/// The local arrays of one operand or intermediate, one per position that the process addresses.
+pub type Shards = LocalArrays;
+
+/// What a staged function gets: all positions of the process at once, and collectives over the staged mesh axes.
+pub struct StageCx<'a> {
+    backend: &'a dyn Backend,
+    op: &'static str,
+    positions: &'a [usize],
+    operands: &'a [TensorLayout],
+    results: &'a [TensorLayout],
+    axes: &'a [usize],
+}
+
+impl<'a> StageCx<'a> {
+    /// The context of a call; `axes` are the mesh axes on which a staged row was chosen.
+    pub fn new(
+        backend: &'a dyn Backend,
+        op: &'static str,
+        positions: &'a [usize],
+        operands: &'a [TensorLayout],
+        results: &'a [TensorLayout],
+        axes: &'a [usize],
+    ) -> Self {
+        Self { backend, op, positions, operands, results, axes }
+    }
+
+    /// The mesh axes on which a staged row was chosen.
+    pub fn axes(&self) -> &'a [usize] {
+        self.axes
+    }
+    /// The layout of a flat operand.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if there is none.
+    pub fn operand(&self, i: usize) -> Result<&'a TensorLayout> {
+        self.operands.get(i).ok_or_else(|| {
+            Error::new(ErrorKind::Internal, format!("there is no operand {i}")).with_op(self.op)
+        })
+    }
+
+    /// Runs a local computation at every position; `kernel` gets the context and the number of the shard.
+    ///
+    /// # Errors
+    /// The first error of the kernel.
+    pub fn each(
+        &mut self,
+        mut kernel: impl FnMut(&mut KernelCx<'_>, usize) -> Result<LocalArray>,
+    ) -> Result<Shards> {
+        let mut shards = Shards::new();
+        for (i, position) in self.positions.iter().enumerate() {
+            let mesh = self.results.first().or(self.operands.first()).map(TensorLayout::mesh);
+            let device = mesh.and_then(|mesh| mesh.device(*position));
+            let device = device.ok_or_else(|| {
+                Error::new(ErrorKind::Internal, "a position outside the mesh").with_op(self.op)
+            })?;
+            let mut cx = KernelCx::new(self.backend, self.op, device, *position, self.operands, self.results);
+            shards.push(kernel(&mut cx, i)?);
+        }
+        Ok(shards)
+    }
+
+    /// Combines an intermediate over the staged mesh axes on every device. The intermediate has the global shape
+    /// `shape` and lies like operand `like` on the other mesh axes.
+    ///
+    /// # Errors
+    /// What the collective says.
+    pub fn all_reduce(&mut self, op: ReduceOp, like: usize, shape: &Shape, shards: Shards) -> Result<Shards> {
+        let layout = self.operand(like)?;
+        let dtype = shards.first().map_or(layout.dtype(), LocalArray::dtype);
+        let on = |place: Place| -> Result<TensorLayout> {
+            let places: SmallVec<[Place; 4]> = layout
+                .places()
+                .iter()
+                .enumerate()
+                .map(|(axis, own)| if self.axes.contains(&axis) { place } else { *own })
+                .collect();
+            TensorLayout::new(dtype, shape, DeviceMapping::new(layout.mesh(), places)?)
+        };
+        let step = Step {
+            kind: StepKind::AllReduce(op),
+            axes: self.axes.into(),
+            source: on(Place::Partial(op))?,
+            target: on(Place::Replicated)?,
+            cost: 0.0,
+        };
+        self.backend.collectives().run(self.op, &step, shards)
+    }
+}

@@ -1,0 +1,359 @@
+//! Tensors: a layout and the local arrays that this process can address.
+
+use crate::backend::{Backend, LocalArray, LocalArrays, Positions, backend_of};
+use crate::redistribute::Program;
+use crate::{
+    DType, Device, DeviceMapping, DeviceMesh, Element, Error, ErrorKind, Place, Region, Result, Scope, Shape,
+    TensorLayout, bail,
+};
+use smallvec::SmallVec;
+use std::fmt;
+use std::sync::Arc;
+
+/// An immutable sharded tensor of any backend. Cloning costs one reference count.
+///
+/// See [`TensorLayout`] for what it knows without data, and [`TensorBuffer`](crate::TensorBuffer) for one that may be
+/// written.
+#[derive(Clone)]
+pub struct Tensor(Arc<Inner>);
+
+struct Inner {
+    layout: TensorLayout,
+    positions: Positions,
+    shards: LocalArrays,
+}
+
+impl Tensor {
+    /// For code that makes shards itself: a tensor of this layout from the local arrays at these positions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mapping`] if there is not one array of the layout's dtype per position, or one has not the local
+    /// shape that the layout says (where no placement is Unknown).
+    pub fn from_shards(layout: TensorLayout, positions: Positions, shards: LocalArrays) -> Result<Self> {
+        if positions.len() != shards.len() {
+            bail!(
+                Mapping,
+                "{layout} has {} addressable shards, got {} local arrays",
+                positions.len(),
+                shards.len()
+            );
+        }
+        let known = !layout.places().contains(&Place::Unknown);
+        for (position, shard) in positions.iter().zip(&shards) {
+            let want = layout.local_shape(*position);
+            if shard.dtype() != layout.dtype() || (known && *shard.shape() != want) {
+                bail!(
+                    Mapping,
+                    "the shard at device {position} of {layout} must be {}{want}, got {}{}",
+                    layout.dtype(),
+                    shard.dtype(),
+                    shard.shape()
+                );
+            }
+        }
+        Ok(Self::from_checked(layout, positions, shards))
+    }
+
+    /// A tensor whose parts are known to fit.
+    pub(crate) fn from_checked(layout: TensorLayout, positions: Positions, shards: LocalArrays) -> Self {
+        Self(Arc::new(Inner { layout, positions, shards }))
+    }
+
+    /// A tensor from row-major host data, laid out by `mapping`: every device gets its own piece only.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`] if the number of values is not that of the shape; [`ErrorKind::Mapping`] for Partial and
+    /// Unknown placements; else as [`TensorLayout::new`] and what the backend says.
+    pub fn from_slice<T: Element>(
+        values: &[T],
+        shape: impl Into<Shape>,
+        mapping: &DeviceMapping,
+    ) -> Result<Self> {
+        let layout = TensorLayout::new(T::DTYPE, shape, mapping.clone())?;
+        if values.len() != layout.shape().elements() {
+            return Err(Error::new(
+                ErrorKind::Shape,
+                format!(
+                    "{} values for the shape {} of {} elements",
+                    values.len(),
+                    layout.shape(),
+                    layout.shape().elements()
+                ),
+            )
+            .with_fix("give one value per element, in row-major order"));
+        }
+        Self::from_bytes(&T::to_bytes(values), layout)
+    }
+
+    /// A tensor of this layout from row-major host bytes in native order.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_slice`].
+    pub fn from_bytes(bytes: &[u8], layout: TensorLayout) -> Result<Self> {
+        if bytes.len() != layout.bytes() {
+            bail!(Shape, "{} bytes for {layout}, which has {}", bytes.len(), layout.bytes());
+        }
+        if let Some(place) =
+            layout.places().iter().find(|place| **place != Place::Replicated && place.tensor_axis().is_none())
+        {
+            return Err(Error::new(ErrorKind::Mapping, format!("host data cannot be placed {place}"))
+                .with_operands([format!("value: {layout}")])
+                .with_fix("place it Replicated or Sharded, then transfer_to the other placement"));
+        }
+        let (backend, positions) = resolve(layout.mesh())?;
+        let mut shards = LocalArrays::new();
+        let mut made: Vec<(usize, Region)> = Vec::new();
+        for (i, position) in positions.iter().enumerate() {
+            let device = device_at(layout.mesh(), *position)?;
+            let region = layout.region(*position);
+            // Replicas share one buffer where memory is shared.
+            let twin = made.iter().find(|(j, other)| {
+                *other == region
+                    && shards
+                        .get(*j)
+                        .is_some_and(|shard: &LocalArray| backend.shares_memory(shard.device(), device))
+            });
+            let shard = match twin.and_then(|(j, _)| shards.get(*j)) {
+                Some(shard) => shard.clone(),
+                None => {
+                    let mut shard = backend.alloc(device, layout.dtype(), &layout.local_shape(*position))?;
+                    backend.write(&cut(bytes, layout.dtype(), layout.shape(), &region), &mut shard)?;
+                    shard
+                }
+            };
+            shards.push(shard);
+            made.push((i, region));
+        }
+        Ok(Self::from_checked(layout, positions, shards))
+    }
+
+    /// dtype, global shape and mapping.
+    pub fn layout(&self) -> &TensorLayout {
+        &self.0.layout
+    }
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.0.layout.dtype()
+    }
+    /// The global shape.
+    pub fn shape(&self) -> &Shape {
+        self.0.layout.shape()
+    }
+    /// The mapping.
+    pub fn mapping(&self) -> &DeviceMapping {
+        self.0.layout.mapping()
+    }
+    /// The mesh.
+    pub fn mesh(&self) -> &DeviceMesh {
+        self.0.layout.mesh()
+    }
+    /// The positions whose shards this process addresses.
+    pub fn positions(&self) -> &Positions {
+        &self.0.positions
+    }
+    /// The addressable local arrays, in the order of [`Tensor::positions`].
+    pub fn shards(&self) -> &LocalArrays {
+        &self.0.shards
+    }
+
+    /// The local arrays; this tensor's own ones where nobody else holds it, else copies of the references.
+    pub(crate) fn take_shards(&mut self) -> LocalArrays {
+        match Arc::get_mut(&mut self.0) {
+            Some(inner) => std::mem::take(&mut inner.shards),
+            None => self.0.shards.clone(),
+        }
+    }
+
+    /// The elements of the shard at a row-major position, row-major.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`] for another element type, [`ErrorKind::Axis`] for a position that this process does not
+    /// address, else what the backend says.
+    pub fn shard_to_vec<T: Element>(&self, position: usize) -> Result<Vec<T>> {
+        self.expect::<T>()?;
+        let found = self.0.positions.iter().position(|p| *p == position).and_then(|i| self.0.shards.get(i));
+        let Some(shard) = found else {
+            bail!(
+                Axis,
+                "device {position} of {} is not addressable here; this process has {:?}",
+                self.mesh(),
+                self.0.positions
+            );
+        };
+        let mut bytes = vec![0; shard.bytes()];
+        backend_of(shard.device().kind)?.read(shard, &mut bytes)?;
+        Ok(T::from_bytes(&bytes))
+    }
+
+    /// All elements, row-major; shards are brought together first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`] for another element type, [`ErrorKind::Sharding`] where a placement is Unknown, else what
+    /// the backend says.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.expect::<T>()?;
+        let whole = self.transfer_to(&DeviceMapping::replicated(self.mesh()))?;
+        let Some(first) = whole.positions().first() else {
+            bail!(Process, "no shard of {} is addressable in this process", self.layout());
+        };
+        whole.shard_to_vec(*first)
+    }
+
+    fn expect<T: Element>(&self) -> Result<()> {
+        if T::DTYPE == self.dtype() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::DType, format!("the elements are {}, not {}", self.dtype(), T::DTYPE))
+            .with_operands([format!("x: {}", self.layout())]))
+    }
+
+    /// The same tensor under another mapping: on the same mesh, another one, or one device. Nothing is moved if it
+    /// already lies so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Sharding`] where there is no such redistribution (see [`Program::search`]), [`ErrorKind::Mapping`]
+    /// if the target does not fit the shape, else what the backend says.
+    pub fn transfer_to(&self, target: &DeviceMapping) -> Result<Self> {
+        if self.mapping() == target {
+            return Ok(if self.mesh().axis_types() == target.mesh().axis_types() {
+                self.clone()
+            } else {
+                self.relabelled(target.clone())
+            });
+        }
+        let layout =
+            self.layout().with_mapping(target.clone()).map_err(|error| error.with_op("transfer_to"))?;
+        let program = Program::search(self.layout(), &layout, Scope::current().cost())
+            .map_err(|error| error.with_op("transfer_to"))?;
+        self.redistributed("transfer_to", &program)
+    }
+
+    /// Runs a program on this tensor, which must have its source layout.
+    pub(crate) fn redistributed(&self, op: &'static str, program: &Program) -> Result<Self> {
+        let shards = program.run(op, self.0.shards.clone())?;
+        let positions = if self.mesh() == program.target.mesh() {
+            self.0.positions.clone()
+        } else {
+            resolve(program.target.mesh())?.1
+        };
+        Ok(Self::from_checked(program.target.clone(), positions, shards))
+    }
+
+    /// The same tensor on a mesh that differs in axis types only; free.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mesh`] if the meshes are not equal.
+    pub fn on(&self, mesh: &DeviceMesh) -> Result<Self> {
+        if self.mesh() != mesh {
+            return Err(Error::new(
+                ErrorKind::Mesh,
+                format!("the tensor lies on {}, which is not {mesh}", self.mesh()),
+            )
+            .with_fix("x.transfer_to(&mapping) moves it to another mesh"));
+        }
+        Ok(self.relabelled(DeviceMapping::new(mesh, self.layout().places())?))
+    }
+
+    fn relabelled(&self, mapping: DeviceMapping) -> Self {
+        let layout = TensorLayout::from_checked(self.layout().meta().clone(), mapping);
+        Self::from_checked(layout, self.0.positions.clone(), self.0.shards.clone())
+    }
+
+    /// Claims another mapping on the same mesh for the same local arrays; nothing moves and nothing is compared.
+    ///
+    /// The claim is yours: a tensor claimed `Replicated` whose devices hold different data gives results that depend
+    /// on the plan.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mesh`] for another mesh; [`ErrorKind::Mapping`] if the local shapes are not those of the claim.
+    pub fn rebind_mapping(&self, mapping: &DeviceMapping, shape: impl Into<Shape>) -> Result<Self> {
+        if mapping.mesh() != self.mesh() {
+            return Err(Error::new(
+                ErrorKind::Mesh,
+                format!("rebind_mapping keeps the mesh {}; the claim is on {}", self.mesh(), mapping.mesh()),
+            )
+            .with_fix("x.transfer_to(&mapping) moves it to another mesh"));
+        }
+        let layout = TensorLayout::new(self.dtype(), shape, mapping.clone())?;
+        Self::from_shards(layout, self.0.positions.clone(), self.0.shards.clone())
+    }
+}
+
+/// The backend of a mesh's devices, and the positions that this process addresses.
+pub(crate) fn resolve(mesh: &DeviceMesh) -> Result<(&'static Arc<dyn Backend>, Positions)> {
+    let backend = backend_of(device_at(mesh, 0)?.kind)?;
+    Ok((backend, backend.positions(mesh)?))
+}
+
+pub(crate) fn device_at(mesh: &DeviceMesh, position: usize) -> Result<Device> {
+    mesh.device(position)
+        .ok_or_else(|| Error::new(ErrorKind::Internal, format!("{mesh} has no device {position}")))
+}
+
+/// The bytes of a region of a row-major whole.
+fn cut(bytes: &[u8], dtype: DType, shape: &Shape, region: &Region) -> Vec<u8> {
+    // Flat element starts of the outer axes; the innermost axis is copied range by range.
+    let strides = shape.strides();
+    let mut starts: Vec<usize> = vec![0];
+    let Some((inner, outer)) = region.split_last() else { return bytes.to_vec() };
+    for (ranges, stride) in outer.iter().zip(&strides) {
+        starts = starts
+            .iter()
+            .flat_map(|start| ranges.iter().cloned().flatten().map(move |i| start + i * *stride as usize))
+            .collect();
+    }
+    let size = dtype.size();
+    let mut out = Vec::new();
+    for start in starts {
+        for range in inner {
+            out.extend_from_slice(
+                bytes.get((start + range.start) * size..(start + range.end) * size).unwrap_or(&[]),
+            );
+        }
+    }
+    out
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({})", self.layout())
+    }
+}
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The results of a call.
+#[derive(Debug)]
+pub struct Results(SmallVec<[Tensor; 2]>);
+
+impl Results {
+    pub(crate) fn new(tensors: SmallVec<[Tensor; 2]>) -> Self {
+        Self(tensors)
+    }
+    /// All of them.
+    pub fn all(self) -> SmallVec<[Tensor; 2]> {
+        self.0
+    }
+    /// The only result.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if there is another number of them.
+    pub fn one(self) -> Result<Tensor> {
+        match self.0.into_iter().next() {
+            Some(one) => Ok(one),
+            None => bail!(Internal, "the op returned no result"),
+        }
+    }
+    /// All results as an array.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if there is another number of them.
+    pub fn array<const N: usize>(self) -> Result<[Tensor; N]> {
+        let n = self.0.len();
+        <[Tensor; N]>::try_from(self.0.into_vec())
+            .map_err(|_| Error::new(ErrorKind::Internal, format!("the op returned {n} results, not {N}")))
+    }
+}
