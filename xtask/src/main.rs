@@ -5,6 +5,7 @@
 
 mod bench;
 mod golden;
+mod model;
 mod rules;
 mod run;
 
@@ -18,6 +19,7 @@ usage: cargo xtask COMMAND
   golden [FILE...]     replays reference cases of other systems (default: tests/golden)
   rules [--check]      lists the sharding rules; with --check proves every row
   bench [--json]       measures dispatch, planning and redistribution
+  model [--path]       downloads and caches all-MiniLM-L6-v2; with --path only says where it is
   help                 this text";
 
 fn main() -> ExitCode {
@@ -39,6 +41,8 @@ fn command(arguments: &[String]) -> Result<bool> {
         ["golden", files @ ..] => golden::run(files),
         ["rules", rest @ ..] => rules::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
+        ["model"] => model::fetch(),
+        ["model", "--path"] => model::print_path(),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)
