@@ -4,10 +4,13 @@
 //! at is not right (it has printed what), and an error when it could not run.
 
 mod bench;
+mod features;
 mod golden;
+mod metadata;
 mod model;
 mod rules;
 mod run;
+mod test;
 
 use std::process::ExitCode;
 
@@ -16,6 +19,7 @@ use run::Result;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
+  test                 what a contributor runs: the matrix of feature sets, the encoder and the quickstart
   golden [FILE...]     replays reference cases of other systems (default: tests/golden)
   rules [--check]      lists the sharding rules; with --check proves every row
   bench [--json]       measures dispatch, planning and redistribution
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
 fn command(arguments: &[String]) -> Result<bool> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
+        ["test"] => test::run(),
         ["golden", files @ ..] => golden::run(files),
         ["rules", rest @ ..] => rules::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
