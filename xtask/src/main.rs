@@ -11,6 +11,7 @@ mod model;
 mod rules;
 mod run;
 mod test;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test                 what a contributor runs: the matrix of feature sets, the encoder and the quickstart
+  tidy                 layering, file names, docs that name what exists, reasons for unsafe code
   golden [FILE...]     replays reference cases of other systems (default: tests/golden)
   rules [--check]      lists the sharding rules; with --check proves every row
   bench [--json]       measures dispatch, planning and redistribution
@@ -43,6 +45,7 @@ fn command(arguments: &[String]) -> Result<bool> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test"] => test::run(),
+        ["tidy"] => tidy::run(),
         ["golden", files @ ..] => golden::run(files),
         ["rules", rest @ ..] => rules::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
