@@ -4,6 +4,7 @@
 //! at is not right (it has printed what), and an error when it could not run.
 
 mod bench;
+mod ci;
 mod features;
 mod golden;
 mod metadata;
@@ -21,6 +22,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test                 what a contributor runs: the matrix of feature sets, the encoder and the quickstart
+  ci [--without-test]  everything, cheapest first; stops at the first stage that fails
   tidy                 layering, file names, docs that name what exists, reasons for unsafe code
   golden [FILE...]     replays reference cases of other systems (default: tests/golden)
   rules [--check]      lists the sharding rules; with --check proves every row
@@ -45,6 +47,8 @@ fn command(arguments: &[String]) -> Result<bool> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test"] => test::run(),
+        ["ci"] => ci::run(ci::Matrix::Run),
+        ["ci", "--without-test"] => ci::run(ci::Matrix::LeaveOut),
         ["tidy"] => tidy::run(),
         ["golden", files @ ..] => golden::run(files),
         ["rules", rest @ ..] => rules::run(rest),
