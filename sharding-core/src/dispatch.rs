@@ -47,7 +47,7 @@ pub fn dispatch_dyn(def: &'static OpDef, operands: &mut [Operand<'_>], args: &dy
 pub fn plan_call(def: &'static OpDef, operands: &[Operand<'_>], args: &dyn OpArgs) -> Result<Arc<CallPlan>> {
     let call = Flat::new(operands);
     planned(def, &call, args, &Scope::current(), Location::caller())
-        .map_err(|error| located(error, def, &call))
+        .map_err(|error| located(error, def, operands))
 }
 
 /// Forgets all cached plans of this thread, for measurements.
@@ -55,11 +55,11 @@ pub fn clear_plan_cache() {
     CACHE.with(|cache| cache.borrow_mut().clear());
 }
 
-/// The operands of a call, flat.
-struct Flat<'a> {
+/// The operands of a call, flat: those with a lifetime of their own, and all of them as plans depend on them.
+struct Flat<'a, 'b> {
     groups: SmallVec<[u16; 4]>,
     operands: SmallVec<[FlatOperand<'a>; 4]>,
-    keys: SmallVec<[KeyOperand; 4]>,
+    keys: SmallVec<[KeyOperand<'b>; 4]>,
 }
 
 #[derive(Clone, Copy)]
@@ -69,8 +69,8 @@ enum FlatOperand<'a> {
     Written,
 }
 
-impl<'a> Flat<'a> {
-    fn new(operands: &[Operand<'a>]) -> Self {
+impl<'a: 'b, 'b> Flat<'a, 'b> {
+    fn new(operands: &'b [Operand<'a>]) -> Self {
         let mut flat = Self { groups: SmallVec::new(), operands: SmallVec::new(), keys: SmallVec::new() };
         for operand in operands {
             let before = flat.operands.len();
@@ -78,13 +78,9 @@ impl<'a> Flat<'a> {
                 Operand::Tensor(tensor) | Operand::Optional(Some(tensor)) => flat.tensor(tensor),
                 Operand::Optional(None) => {}
                 Operand::Many(tensors) => tensors.iter().for_each(|tensor| flat.tensor(tensor)),
-                Operand::Scalar(value) => {
-                    flat.operands.push(FlatOperand::Scalar(*value));
-                    flat.keys.push(KeyOperand::Scalar);
-                }
+                Operand::Scalar(value) => flat.push(FlatOperand::Scalar(*value), KeyOperand::Scalar),
                 Operand::Written(buffer) => {
-                    flat.operands.push(FlatOperand::Written);
-                    flat.keys.push(KeyOperand::Written(buffer.tensor_layout().clone()));
+                    flat.push(FlatOperand::Written, KeyOperand::Written(buffer.tensor_layout()))
                 }
             }
             flat.groups.push(u16::try_from(flat.operands.len() - before).unwrap_or(u16::MAX));
@@ -93,14 +89,19 @@ impl<'a> Flat<'a> {
     }
 
     fn tensor(&mut self, tensor: &'a Tensor) {
-        self.operands.push(FlatOperand::Tensor(tensor));
-        self.keys.push(KeyOperand::Tensor(tensor.layout().clone()));
+        self.push(FlatOperand::Tensor(tensor), KeyOperand::Tensor(tensor.layout()));
+    }
+
+    fn push(&mut self, operand: FlatOperand<'a>, key: KeyOperand<'b>) {
+        self.operands.push(operand);
+        self.keys.push(key);
     }
 }
 
 /// Adds op and operands to an error.
-fn located(error: Error, def: &'static OpDef, call: &Flat<'_>) -> Error {
-    let text = |(i, operand): (usize, &KeyOperand)| {
+fn located(error: Error, def: &'static OpDef, operands: &[Operand<'_>]) -> Error {
+    let call = Flat::new(operands);
+    let text = |(i, operand): (usize, &KeyOperand<'_>)| {
         let name = def.operand_name(Groups(&call.groups), i);
         match operand {
             KeyOperand::Tensor(layout) | KeyOperand::Written(layout) => format!("{name}: {layout}"),
@@ -112,7 +113,7 @@ fn located(error: Error, def: &'static OpDef, call: &Flat<'_>) -> Error {
 
 fn planned(
     def: &'static OpDef,
-    call: &Flat<'_>,
+    call: &Flat<'_, '_>,
     args: &dyn OpArgs,
     scope: &Scope,
     at: &'static Location<'static>,
@@ -178,17 +179,9 @@ fn run(
 ) -> Result<Results> {
     let scope = Scope::current();
     let outermost = Outermost::enter(def.name, at);
-    let call = Flat::new(operands);
     let _span = tracing::trace_span!("op", name = def.name).entered();
-    let finish = || -> Result<(Arc<CallPlan>, Inputs)> {
-        let plan = planned(def, &call, args, &scope, at)?;
-        if let Some(report) = &plan.warning {
-            warn(def.name, report, at);
-        }
-        let inputs = Inputs::new(def, &plan, &call)?;
-        Ok((plan, inputs))
-    };
-    let (plan, inputs) = finish().map_err(|error| located(error, def, &call))?;
+    let ready = ready(def, operands, args, &scope, at);
+    let (plan, inputs, tensors) = ready.map_err(|error| located(error, def, operands))?;
     let mut written: Written<'_> = SmallVec::new();
     for operand in operands.iter_mut() {
         if let Operand::Written(buffer) = operand {
@@ -200,7 +193,7 @@ fn run(
     for (buffer, shards) in written {
         buffer.put(shards);
     }
-    let outputs = outcome.map_err(|error| located(error, def, &call))?;
+    let outputs = outcome.map_err(|error| located(error, def, operands))?;
     let wrap = |(layout, shards): (&crate::TensorLayout, LocalArrays)| {
         Tensor::from_checked(layout.clone(), plan.positions.clone(), shards)
     };
@@ -208,8 +201,7 @@ fn run(
     if let Some(recorder) = scope.recorder()
         && outermost.0.is_none()
     {
-        let tensors: SmallVec<[&Tensor; 4]> = call
-            .operands
+        let tensors: SmallVec<[&Tensor; 4]> = tensors
             .iter()
             .filter_map(
                 |operand| if let FlatOperand::Tensor(tensor) = operand { Some(*tensor) } else { None },
@@ -218,6 +210,25 @@ fn run(
         recorder.record(&Call { def, operands: &tensors, args, results: &results, cost: plan.plan.cost })?;
     }
     Ok(Results::new(results))
+}
+
+type Ready<'a> = (Arc<CallPlan>, Inputs, SmallVec<[FlatOperand<'a>; 4]>);
+
+/// Plan and moved inputs: all that reads the operands, before buffers among them are written.
+fn ready<'a>(
+    def: &'static OpDef,
+    operands: &[Operand<'a>],
+    args: &dyn OpArgs,
+    scope: &Scope,
+    at: &'static Location<'static>,
+) -> Result<Ready<'a>> {
+    let call = Flat::new(operands);
+    let plan = planned(def, &call, args, scope, at)?;
+    if let Some(report) = &plan.warning {
+        warn(def.name, report, at);
+    }
+    let inputs = Inputs::new(def, &plan, &call)?;
+    Ok((plan, inputs, call.operands))
 }
 
 fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
@@ -233,7 +244,7 @@ fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
 struct Inputs(SmallVec<[LocalArrays; 4]>);
 
 impl Inputs {
-    fn new(def: &'static OpDef, plan: &CallPlan, call: &Flat<'_>) -> Result<Self> {
+    fn new(def: &'static OpDef, plan: &CallPlan, call: &Flat<'_, '_>) -> Result<Self> {
         let mut inputs = SmallVec::new();
         for (i, operand) in call.operands.iter().enumerate() {
             let role = plan.roles.get(i).copied().unwrap_or(Role::Tensor);
