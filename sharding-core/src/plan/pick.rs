@@ -28,6 +28,8 @@ pub struct PlanRequest<'a> {
     pub policy: Policy,
     /// The cost model in force.
     pub cost: &'a dyn CostModel,
+    /// Where the op was called.
+    pub at: &'static std::panic::Location<'static>,
 }
 
 /// The chosen rows.
