@@ -56,6 +56,7 @@ struct Inner {
     op: Option<String>,
     operands: Vec<String>,
     mesh_axis: Option<(String, usize)>,
+    detail: Option<String>,
     fix: Option<String>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -69,6 +70,7 @@ impl Error {
             op: None,
             operands: Vec::new(),
             mesh_axis: None,
+            detail: None,
             fix: None,
             source: None,
         }))
@@ -94,6 +96,13 @@ impl Error {
     #[must_use]
     pub fn with_mesh_axis(mut self, name: impl Into<String>, size: usize) -> Self {
         self.0.mesh_axis.get_or_insert_with(|| (name.into(), size));
+        self
+    }
+
+    /// Adds lines that explain it (the candidates of a plan); they stand between the operands and the fix.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail.get_or_insert_with(|| detail.into());
         self
     }
 
@@ -131,7 +140,11 @@ impl Error {
     pub fn fix(&self) -> Option<&str> {
         self.0.fix.as_deref()
     }
-    /// The message without op, operands, axis and fix.
+    /// The lines that explain it.
+    pub fn detail(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
+    /// The message without op, operands, axis, detail and fix.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -149,6 +162,9 @@ impl fmt::Display for Error {
         }
         for operand in &inner.operands {
             write!(f, "\n  {operand}")?;
+        }
+        for line in inner.detail.iter().flat_map(|detail| detail.lines()) {
+            write!(f, "\n  {line}")?;
         }
         if let Some(fix) = &inner.fix {
             write!(f, "\n  fix: {fix}")?;

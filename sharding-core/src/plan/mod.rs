@@ -6,8 +6,10 @@ mod feasible;
 mod pick;
 mod policy;
 mod report;
+mod text;
 
 pub(crate) use cache::PlanCache;
 pub use cost::{CostModel, StepQuery, VolumeCost};
 pub use pick::{Plan, PlanRequest, plan};
 pub use policy::{Mode, Policy};
+pub use report::{Report, trace};
