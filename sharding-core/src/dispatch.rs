@@ -45,9 +45,9 @@ pub fn dispatch_dyn(def: &'static OpDef, operands: &mut [Operand<'_>], args: &dy
 /// What shape function, rule and planner say.
 #[track_caller]
 pub fn plan_call(def: &'static OpDef, operands: &[Operand<'_>], args: &dyn OpArgs) -> Result<Arc<CallPlan>> {
+    let at = Location::caller();
     let call = Flat::new(operands);
-    planned(def, &call, args, &Scope::current(), Location::caller())
-        .map_err(|error| located(error, def, operands))
+    planned(def, &call, args, &Scope::current()).map_err(|error| located(error, def, operands, at))
 }
 
 /// Forgets all cached plans of this thread, for measurements.
@@ -99,7 +99,12 @@ impl<'a: 'b, 'b> Flat<'a, 'b> {
 }
 
 /// Adds op and operands to an error.
-fn located(error: Error, def: &'static OpDef, operands: &[Operand<'_>]) -> Error {
+fn located(
+    error: Error,
+    def: &'static OpDef,
+    operands: &[Operand<'_>],
+    at: &'static Location<'static>,
+) -> Error {
     let call = Flat::new(operands);
     let text = |(i, operand): (usize, &KeyOperand<'_>)| {
         let name = def.operand_name(Groups(&call.groups), i);
@@ -108,7 +113,7 @@ fn located(error: Error, def: &'static OpDef, operands: &[Operand<'_>]) -> Error
             KeyOperand::Scalar => format!("{name}: a number"),
         }
     };
-    error.with_op(def.name).with_operands(call.keys.iter().enumerate().map(text))
+    error.with_op(def.name).with_operands(call.keys.iter().enumerate().map(text)).with_location(at)
 }
 
 fn planned(
@@ -116,7 +121,6 @@ fn planned(
     call: &Flat<'_, '_>,
     args: &dyn OpArgs,
     scope: &Scope,
-    at: &'static Location<'static>,
 ) -> Result<Arc<CallPlan>> {
     if call.groups.len() != def.operands.len() {
         bail!(Argument, "{} operands were passed, the op takes {}", call.groups.len(), def.operands.len());
@@ -134,7 +138,7 @@ fn planned(
         return Ok(plan);
     }
     // Rules and shape functions are foreign code too.
-    let made = guarded(|| CallPlan::new(def, key.groups, &call.keys, args, scope, at))?;
+    let made = guarded(|| CallPlan::new(def, key.groups, &call.keys, args, scope))?;
     let plan = Arc::new(made);
     CACHE.with(|cache| cache.borrow_mut().insert(&key, plan.clone()));
     Ok(plan)
@@ -181,7 +185,7 @@ fn run(
     let outermost = Outermost::enter(def.name, at);
     let _span = tracing::trace_span!("op", name = def.name).entered();
     let ready = ready(def, operands, args, &scope, at);
-    let (plan, inputs, tensors) = ready.map_err(|error| located(error, def, operands))?;
+    let (plan, inputs, tensors) = ready.map_err(|error| located(error, def, operands, at))?;
     let mut written: Written<'_> = SmallVec::new();
     for operand in operands.iter_mut() {
         if let Operand::Written(buffer) = operand {
@@ -193,7 +197,7 @@ fn run(
     for (buffer, shards) in written {
         buffer.put(shards);
     }
-    let outputs = outcome.map_err(|error| located(error, def, operands))?;
+    let outputs = outcome.map_err(|error| located(error, def, operands, at))?;
     let wrap = |(layout, shards): (&crate::TensorLayout, LocalArrays)| {
         Tensor::from_checked(layout.clone(), plan.positions.clone(), shards)
     };
@@ -223,7 +227,7 @@ fn ready<'a>(
     at: &'static Location<'static>,
 ) -> Result<Ready<'a>> {
     let call = Flat::new(operands);
-    let plan = planned(def, &call, args, scope, at)?;
+    let plan = planned(def, &call, args, scope)?;
     if let Some(report) = &plan.warning {
         warn(def.name, report, at);
     }
