@@ -216,7 +216,7 @@ fn run(
     Ok(Results::new(results))
 }
 
-type Ready<'a> = (Arc<CallPlan>, Inputs, SmallVec<[FlatOperand<'a>; 4]>);
+type Ready<'a> = (Arc<CallPlan>, Inputs<'a>, SmallVec<[FlatOperand<'a>; 4]>);
 
 /// Plan and moved inputs: all that reads the operands, before buffers among them are written.
 fn ready<'a>(
@@ -231,7 +231,7 @@ fn ready<'a>(
     if let Some(report) = &plan.warning {
         warn(def.name, report, at);
     }
-    let inputs = Inputs::new(def, &plan, &call)?;
+    let inputs = inputs(def, &plan, &call.operands)?;
     Ok((plan, inputs, call.operands))
 }
 
@@ -244,28 +244,42 @@ fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
     }
 }
 
-/// The local arrays of every operand where the kernels run; written operands are absent.
-struct Inputs(SmallVec<[LocalArrays; 4]>);
+/// The local arrays of an operand where the kernels run.
+enum Input<'a> {
+    /// It did not move.
+    Present(&'a LocalArrays),
+    /// It was moved or made for this call.
+    Made(LocalArrays),
+}
 
-impl Inputs {
-    fn new(def: &'static OpDef, plan: &CallPlan, call: &Flat<'_, '_>) -> Result<Self> {
-        let mut inputs = SmallVec::new();
-        for (i, operand) in call.operands.iter().enumerate() {
-            let role = plan.roles.get(i).copied().unwrap_or(Role::Tensor);
-            match (*operand, plan.moves.get(i)) {
-                (FlatOperand::Written, _) => {}
-                (FlatOperand::Tensor(tensor), Some(Some(program))) => {
-                    inputs.push(program.run(def.name, tensor.shards().clone())?)
-                }
-                (FlatOperand::Tensor(tensor), _) if role == Role::Single => {
-                    inputs.push(spread(def.name, plan, tensor)?)
-                }
-                (FlatOperand::Tensor(tensor), _) => inputs.push(tensor.shards().clone()),
-                (FlatOperand::Scalar(value), _) => inputs.push(number(plan, i, value)?),
-            }
+impl Input<'_> {
+    fn arrays(&self) -> &LocalArrays {
+        match self {
+            Input::Present(arrays) => arrays,
+            Input::Made(arrays) => arrays,
         }
-        Ok(Self(inputs))
     }
+}
+
+/// The inputs of a call; written operands are absent.
+type Inputs<'a> = SmallVec<[Input<'a>; 4]>;
+
+fn inputs<'a>(def: &'static OpDef, plan: &CallPlan, operands: &[FlatOperand<'a>]) -> Result<Inputs<'a>> {
+    let mut inputs = SmallVec::new();
+    for (i, operand) in operands.iter().enumerate() {
+        let program = plan.moves.get(i).and_then(Option::as_deref);
+        let single = plan.roles.get(i) == Some(&Role::Single);
+        inputs.push(match (*operand, program) {
+            (FlatOperand::Written, _) => continue,
+            (FlatOperand::Tensor(tensor), Some(program)) => {
+                Input::Made(program.run(def.name, tensor.shards().clone())?)
+            }
+            (FlatOperand::Tensor(tensor), None) if single => Input::Made(spread(def.name, plan, tensor)?),
+            (FlatOperand::Tensor(tensor), None) => Input::Present(tensor.shards()),
+            (FlatOperand::Scalar(value), _) => Input::Made(number(plan, i, value)?),
+        });
+    }
+    Ok(inputs)
 }
 
 /// A one-device tensor on every device of the op's mesh.
@@ -345,7 +359,7 @@ type Written<'a> = SmallVec<[(&'a mut TensorBuffer, LocalArrays); 1]>;
 fn execute(
     def: &'static OpDef,
     plan: &CallPlan,
-    inputs: &Inputs,
+    inputs: &Inputs<'_>,
     written: &mut Written<'_>,
     args: &dyn Any,
 ) -> Result<SmallVec<[LocalArrays; 2]>> {
@@ -360,14 +374,15 @@ fn execute(
             &plan.results,
             &plan.staged,
         );
-        let staged = guarded(|| (def.stages)(&mut cx, Grouped::new(&inputs.0, Groups(&groups)), args))?;
+        let shards: SmallVec<[LocalArrays; 4]> = inputs.iter().map(|input| input.arrays().clone()).collect();
+        let staged = guarded(|| (def.stages)(&mut cx, Grouped::new(&shards, Groups(&groups)), args))?;
         outputs = staged.into_iter().collect();
         return check(plan, outputs);
     }
     for (i, (position, device)) in plan.positions.iter().zip(&plan.devices).enumerate() {
         let twin = plan.twins.get(i).copied().unwrap_or(i);
         let at = |k: usize| -> SmallVec<[&LocalArray; 4]> {
-            inputs.0.iter().filter_map(|arrays| arrays.get(k)).collect()
+            inputs.iter().filter_map(|input| input.arrays().get(k)).collect()
         };
         let arrays = at(i);
         if twin != i && written.is_empty() && arrays.iter().zip(at(twin)).all(|(a, b)| a.same_as(b)) {
