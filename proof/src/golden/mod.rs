@@ -4,11 +4,11 @@
 //! `tests/golden/README.md`. A case's id is never looked at, but by the list of allowed differences.
 
 mod allow;
-//mod data;
+mod data;
 mod json;
 mod max_layout;
 //mod max_plan;
-//mod max_transfer;
+mod max_transfer;
 mod report;
 mod spelling;
 
@@ -60,6 +60,7 @@ fn replay_file(file: &Path, report: &mut Report) -> Result<(), Malformed> {
     report.begin(suite);
     match suite {
         "max_layout" => max_layout::replay(&root, report),
+        "max_transfer" => max_transfer::replay(&root, report),
         _ => {
             report.skip(suite, "there is no replay of this suite yet", root.count_cases());
             Ok(())
