@@ -251,7 +251,7 @@ pub(super) fn manual(request: &PlanRequest<'_>, axis: usize) -> Error {
     )
     .with_detail(format!("called at {}:{}:{}", at.file(), at.line(), at.column()))
     .with_fix(format!(
-        "shard_map over '{}', or relabel the axis: x.on(&mesh.with_axis_types([..])?)",
+        "shard_map over '{}', or relabel the axis: x.on(&mesh.with_axis_types([..])?)?",
         request.mesh.axis_name(axis)
     ));
     located(request, axis, error)

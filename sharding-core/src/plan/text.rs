@@ -352,7 +352,7 @@ pub(super) fn unstick(request: &PlanRequest<'_>, axis: usize) -> Vec<String> {
         .map(|(i, _)| {
             let (value, variable) = spelled(request, i);
             format!(
-                "let {variable} = {value}.rebind_mapping(&mapping)?; // say how its shards make up the whole"
+                "let {variable} = {value}.rebind_mapping(&mapping, shape)?; // says how its shards make up the whole"
             )
         })
         .collect();
@@ -365,7 +365,7 @@ pub(super) fn unstick(request: &PlanRequest<'_>, axis: usize) -> Vec<String> {
         return tensors()
             .map(|(i, _)| {
                 let (value, variable) = spelled(request, i);
-                format!("let {variable} = {value}.transfer_to({target}.mapping())?;")
+                format!("let {variable} = {value}.transfer_to({target}.tensor_layout().mapping())?;")
             })
             .collect();
     }

@@ -125,10 +125,12 @@ impl Call {
         }
     }
 
+    #[track_caller]
     pub(super) fn plan(&self) -> Result<Plan> {
         plan(&self.request())
     }
 
+    #[track_caller]
     pub(super) fn trace(&self) -> Report {
         trace(&self.request())
     }
