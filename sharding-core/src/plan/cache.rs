@@ -13,20 +13,22 @@ use std::sync::Arc;
 const GENERATION: usize = 2048;
 
 /// One operand as a plan depends on it.
-#[derive(Clone)]
-pub(crate) enum KeyOperand {
-    Tensor(TensorLayout),
-    Written(TensorLayout),
+#[derive(Clone, Copy)]
+pub(crate) enum KeyOperand<'a> {
+    Tensor(&'a TensorLayout),
+    Written(&'a TensorLayout),
     Scalar,
 }
 
-impl KeyOperand {
-    fn matches(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Tensor(a), Self::Tensor(b)) | (Self::Written(a), Self::Written(b)) => a.plans_like(b),
-            (Self::Scalar, Self::Scalar) => true,
-            _ => false,
+impl KeyOperand<'_> {
+    fn layout(&self) -> Option<&TensorLayout> {
+        match self {
+            Self::Tensor(layout) | Self::Written(layout) => Some(layout),
+            Self::Scalar => None,
         }
+    }
+    fn is_written(&self) -> bool {
+        matches!(self, Self::Written(_))
     }
 }
 
@@ -36,7 +38,7 @@ pub(crate) struct Key<'a> {
     pub(crate) scope: [u64; 4],
     pub(crate) args: &'a KeyWriter,
     pub(crate) groups: Groups<'a>,
-    pub(crate) operands: &'a [KeyOperand],
+    pub(crate) operands: &'a [KeyOperand<'a>],
 }
 
 impl Key<'_> {
@@ -62,7 +64,8 @@ struct Entry {
     scope: [u64; 4],
     args: KeyWriter,
     groups: SmallVec<[u16; 4]>,
-    operands: SmallVec<[KeyOperand; 4]>,
+    /// `None` is a number; the flag says written.
+    operands: SmallVec<[(Option<TensorLayout>, bool); 4]>,
     plan: Arc<CallPlan>,
 }
 
@@ -73,7 +76,13 @@ impl Entry {
             && self.args == *key.args
             && self.groups.as_slice() == key.groups.0
             && self.operands.len() == key.operands.len()
-            && self.operands.iter().zip(key.operands).all(|(a, b)| a.matches(b))
+            && self.operands.iter().zip(key.operands).all(|((layout, written), operand)| {
+                *written == operand.is_written()
+                    && match (layout, operand.layout()) {
+                        (Some(a), Some(b)) => a.plans_like(b),
+                        (a, b) => a.is_none() && b.is_none(),
+                    }
+            })
     }
 }
 
@@ -110,7 +119,11 @@ impl PlanCache {
             scope: key.scope,
             args: key.args.clone(),
             groups: key.groups.0.into(),
-            operands: key.operands.into(),
+            operands: key
+                .operands
+                .iter()
+                .map(|operand| (operand.layout().cloned(), operand.is_written()))
+                .collect(),
             plan,
         };
         self.keep(key.hash(), entry);

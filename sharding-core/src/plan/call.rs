@@ -13,7 +13,6 @@ use crate::{
     TensorLayout, TensorMeta, bail,
 };
 use smallvec::SmallVec;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// A planned call; see [`crate::plan_call`].
@@ -66,10 +65,9 @@ impl CallPlan {
     pub(crate) fn new(
         def: &'static OpDef,
         groups: Groups<'_>,
-        operands: &[KeyOperand],
+        operands: &[KeyOperand<'_>],
         args: &dyn OpArgs,
         scope: &Scope,
-        at: &'static Location<'static>,
     ) -> Result<Self> {
         scope.check()?;
         let registry = Registry::get()?;
@@ -91,7 +89,6 @@ impl CallPlan {
             results: &results,
             policy: scope.policy(),
             cost: scope.cost(),
-            at,
         };
         let plan = plan(&request)?;
         let warning = (scope.policy().mode == Mode::Warn && !plan.moved.is_empty())
@@ -106,7 +103,7 @@ impl CallPlan {
         mesh: DeviceMesh,
         groups: Groups<'_>,
         rule_operands: &[RuleOperand],
-        operands: &[KeyOperand],
+        operands: &[KeyOperand<'_>],
         results: Metas,
         plan: Plan,
         warning: Option<Box<str>>,
@@ -127,7 +124,9 @@ impl CallPlan {
                 _ => None,
             };
             let (layout, program) = match present {
-                Some(present) if present.places() == places.as_slice() => (present.clone(), None),
+                Some(present) if present.places() == places.as_slice() => {
+                    (TensorLayout::clone(present), None)
+                }
                 Some(present) => {
                     let target = TensorLayout::new(
                         present.dtype(),
@@ -179,7 +178,7 @@ impl CallPlan {
 }
 
 /// The mesh of the first operand on more than one device, else of the first operand.
-fn op_mesh(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand]) -> Result<DeviceMesh> {
+fn op_mesh(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand<'_>]) -> Result<DeviceMesh> {
     let layouts = || operands.iter().enumerate().filter_map(|(i, operand)| Some((i, layout_of(operand)?)));
     let wide = || layouts().filter(|(_, layout)| layout.mesh().num_devices() > 1);
     let Some((first, layout)) = wide().next().or_else(|| layouts().next()) else {
@@ -207,7 +206,7 @@ fn op_mesh(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand]) -> Result<D
     Ok(mesh.clone())
 }
 
-fn layout_of(operand: &KeyOperand) -> Option<&TensorLayout> {
+fn layout_of<'a>(operand: &KeyOperand<'a>) -> Option<&'a TensorLayout> {
     match operand {
         KeyOperand::Tensor(layout) | KeyOperand::Written(layout) => Some(layout),
         KeyOperand::Scalar => None,
@@ -215,7 +214,7 @@ fn layout_of(operand: &KeyOperand) -> Option<&TensorLayout> {
 }
 
 /// The dtype that numbers take: that of a tensor passed where a number could have been, else of the first tensor.
-fn scalar_dtype(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand]) -> Result<DType> {
+fn scalar_dtype(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand<'_>]) -> Result<DType> {
     let beside = operands.iter().enumerate().find_map(|(i, operand)| {
         let declared = def.operands.get(groups.locate(i).0)?;
         (declared.kind == crate::op::OperandKind::Scalar).then(|| layout_of(operand)).flatten()
@@ -226,7 +225,7 @@ fn scalar_dtype(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand]) -> Res
     }
 }
 
-fn rule_operand(operand: &KeyOperand, mesh: &DeviceMesh, scalar: DType) -> RuleOperand {
+fn rule_operand(operand: &KeyOperand<'_>, mesh: &DeviceMesh, scalar: DType) -> RuleOperand {
     let whole = || -> Places { SmallVec::from_elem(Place::Replicated, mesh.ndim()) };
     match operand {
         KeyOperand::Scalar => {
