@@ -28,7 +28,7 @@ fn shape(destination: &TensorMeta, source: &TensorMeta) -> Result<()> {
 
 fn cases(cases: &mut Cases) {
     for shape in [&[7, 5][..], &[6], &[1, 3], &[0, 2], &[]] {
-        cases.add([CaseOperand::new(DType::F32, shape), CaseOperand::new(DType::F32, shape)], ());
+        cases.add([CaseOperand::new(DType::F32, shape), CaseOperand::new(DType::F32, shape)], buffer_store {});
     }
 }
 

@@ -3,13 +3,7 @@
 use crate::{check, elementwise};
 use sharding_core::backend::{BinaryOp, LocalArray};
 use sharding_core::op::{Cases, Fill};
-use sharding_core::rule::{Rows, RuleCx};
 use sharding_core::{DType, KernelCx, Result, TensorMeta, sharding_rule};
-
-/// Linear in the dividend while the divisor is whole.
-fn rule(cx: &RuleCx<'_>) -> Result<Rows> {
-    elementwise::linear_rows(cx, &[&[0]])
-}
 
 fn shape(lhs: &TensorMeta, rhs: &TensorMeta) -> Result<TensorMeta> {
     check::float("lhs", lhs)?;
@@ -17,7 +11,7 @@ fn shape(lhs: &TensorMeta, rhs: &TensorMeta) -> Result<TensorMeta> {
 }
 
 fn cases(cases: &mut Cases) {
-    elementwise::binary_cases(cases, DType::F32, Fill::Positive, ());
+    elementwise::binary_cases(cases, DType::F32, Fill::Positive, div {});
 }
 
 /// `lhs / rhs`, elementwise; shapes broadcast, aligned at the last axis. Either may be a number.
@@ -37,7 +31,7 @@ fn cases(cases: &mut Cases) {
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) if the shapes do not broadcast, [`ErrorKind::DType`](crate::ErrorKind::DType)
 /// for two dtypes or numbers that are not floating-point, else as every op.
-#[sharding_rule(rule = rule, shape = shape, cases = cases)]
+#[sharding_rule(["..., ... -> ..."], linear(lhs), shape = shape, cases = cases)]
 pub fn div(cx: &mut KernelCx, #[scalar] lhs: &LocalArray, #[scalar] rhs: &LocalArray) -> Result<LocalArray> {
     cx.binary(BinaryOp::Div, lhs, rhs)
 }

@@ -31,7 +31,7 @@ fn cases(cases: &mut Cases) {
     ] {
         let bound = table.first().copied().unwrap_or(1);
         let indices = CaseOperand::new(DType::I64, indices).with_fill(Fill::Below(bound));
-        cases.add([CaseOperand::new(DType::F32, table), indices], ());
+        cases.add([CaseOperand::new(DType::F32, table), indices], embedding {});
     }
 }
 

@@ -4,15 +4,10 @@ use crate::expr::expr_of;
 use crate::{check, elementwise};
 use sharding_core::backend::{BinaryOp, LocalArray, Node};
 use sharding_core::op::Cases;
-use sharding_core::rule::{Rows, RuleCx};
 use sharding_core::{DType, KernelCx, Result, Scalar, TensorMeta, sharding_rule};
 
 const fn nodes(dtype: DType) -> [Node; 3] {
     [Node::Input(0), Node::Const(Scalar::Int(0), dtype), Node::Binary(BinaryOp::Max, 0, 1)]
-}
-
-fn rule(cx: &RuleCx<'_>) -> Result<Rows> {
-    elementwise::map_rows(cx)
 }
 
 fn shape(x: &TensorMeta) -> Result<TensorMeta> {
@@ -21,8 +16,8 @@ fn shape(x: &TensorMeta) -> Result<TensorMeta> {
 }
 
 fn cases(cases: &mut Cases) {
-    elementwise::unary_cases(cases, DType::F32);
-    elementwise::unary_cases(cases, DType::I64);
+    elementwise::unary_cases(cases, DType::F32, relu {});
+    elementwise::unary_cases(cases, DType::I64, relu {});
 }
 
 /// `max(x, 0)`, elementwise; NaN stays NaN. Any split of `x` is kept, a Partial `x` is reduced first.
@@ -37,7 +32,7 @@ fn cases(cases: &mut Cases) {
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) for truth values, else as every op.
-#[sharding_rule(rule = rule, shape = shape, cases = cases)]
+#[sharding_rule(["... -> ..."], shape = shape, cases = cases)]
 pub fn relu(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
     cx.map(&expr_of!(x.dtype(), nodes)?, &[x])
 }

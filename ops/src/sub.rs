@@ -3,21 +3,15 @@
 use crate::{check, elementwise};
 use sharding_core::backend::{BinaryOp, LocalArray};
 use sharding_core::op::{Cases, Fill};
-use sharding_core::rule::{Rows, RuleCx};
 use sharding_core::{DType, KernelCx, Result, TensorMeta, sharding_rule};
-
-/// Linear in both operands together.
-fn rule(cx: &RuleCx<'_>) -> Result<Rows> {
-    elementwise::linear_rows(cx, &[&[0, 1]])
-}
 
 fn shape(lhs: &TensorMeta, rhs: &TensorMeta) -> Result<TensorMeta> {
     check::binary(lhs, rhs)
 }
 
 fn cases(cases: &mut Cases) {
-    elementwise::binary_cases(cases, DType::F32, Fill::Signed, ());
-    elementwise::binary_cases(cases, DType::I64, Fill::Signed, ());
+    elementwise::binary_cases(cases, DType::F32, Fill::Signed, sub {});
+    elementwise::binary_cases(cases, DType::I64, Fill::Signed, sub {});
 }
 
 /// `lhs - rhs`, elementwise; shapes broadcast, aligned at the last axis. Either may be a number.
@@ -37,7 +31,7 @@ fn cases(cases: &mut Cases) {
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) if the shapes do not broadcast, [`ErrorKind::DType`](crate::ErrorKind::DType)
 /// for two dtypes or truth values, else as every op.
-#[sharding_rule(rule = rule, shape = shape, cases = cases)]
+#[sharding_rule(["..., ... -> ..."], linear(together), shape = shape, cases = cases)]
 pub fn sub(cx: &mut KernelCx, #[scalar] lhs: &LocalArray, #[scalar] rhs: &LocalArray) -> Result<LocalArray> {
     cx.binary(BinaryOp::Sub, lhs, rhs)
 }

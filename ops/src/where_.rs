@@ -1,14 +1,16 @@
 //! Choice by a condition, elementwise.
 
-use crate::{check, elementwise};
+use crate::check;
 use sharding_core::backend::{Expr, LocalArray, Node};
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::rule::{Rows, RuleCx};
-use sharding_core::{DType, Error, ErrorKind, KernelCx, Result, TensorMeta, sharding_rule};
+use sharding_core::{DType, Error, ErrorKind, KernelCx, Place, Result, TensorMeta, sharding_rule};
 
 /// Linear in both choices together, while the condition is whole.
-fn rule(cx: &RuleCx<'_>) -> Result<Rows> {
-    elementwise::linear_rows(cx, &[&[1, 2]])
+fn both_parts(cx: &RuleCx<'_>) -> Result<Rows> {
+    let mut rows = Rows::new();
+    rows.add([Place::Replicated, Place::PARTIAL, Place::PARTIAL], cx.results.iter().map(|_| Place::PARTIAL));
+    Ok(rows)
 }
 
 fn shape(condition: &TensorMeta, x: &TensorMeta, y: &TensorMeta) -> Result<TensorMeta> {
@@ -36,7 +38,7 @@ fn cases(cases: &mut Cases) {
     ] {
         for dtype in [DType::F32, DType::I64] {
             let operand = |shape: &[usize]| CaseOperand::new(dtype, shape);
-            cases.add([CaseOperand::new(DType::Bool, condition), operand(x), operand(y)], ());
+            cases.add([CaseOperand::new(DType::Bool, condition), operand(x), operand(y)], r#where {});
         }
     }
 }
@@ -44,8 +46,8 @@ fn cases(cases: &mut Cases) {
 /// `x` where the condition holds, else `y`, elementwise; the three shapes broadcast, aligned at the last axis. `x` and `y`
 /// may be numbers.
 ///
-/// Two Partial choices under a Replicated condition stay Partial: every device chooses among its parts. (The name ends in
-/// an underscore because `where` is a word of Rust; the op's name is `where`.)
+/// Two Partial choices under a Replicated condition stay Partial: every device chooses among its parts. (The op's name is
+/// `where`, a word of Rust: this function is also exported as `where_`.)
 ///
 /// ```
 /// use sharding_ops::*;
@@ -60,8 +62,8 @@ fn cases(cases: &mut Cases) {
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) if the shapes do not broadcast, [`ErrorKind::DType`](crate::ErrorKind::DType)
 /// for a condition that is not bool or choices of two dtypes, else as every op.
-#[sharding_rule(name = "where", rule = rule, shape = shape, cases = cases)]
-pub fn where_(
+#[sharding_rule(["..., ..., ... -> ..."], rule_also = both_parts, shape = shape, cases = cases)]
+pub fn r#where(
     cx: &mut KernelCx,
     condition: &LocalArray,
     #[scalar] x: &LocalArray,
