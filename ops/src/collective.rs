@@ -29,7 +29,8 @@ pub(crate) fn change(
         }
         *place = to;
     }
-    let target = DeviceMapping::new(mesh, places).map_err(located)?.with_memory_kind(x.mapping().memory_kind());
+    let target =
+        DeviceMapping::new(mesh, places).map_err(located)?.with_memory_kind(x.mapping().memory_kind());
     target.check(x.shape()).map_err(located)?;
     x.transfer_to(&target).map_err(located)
 }

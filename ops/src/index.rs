@@ -157,17 +157,15 @@ impl Taken {
                 }
                 Ok(Self { start: found as usize, step: 1, len: 1, dropped: true })
             }
-            Index::Range { step: 0, .. } => Err(Error::new(
-                ErrorKind::Argument,
-                format!("the step on axis {axis} is 0"),
-            )
-            .with_fix("use a step of 1 for every element, or -1 for every element backwards")),
+            Index::Range { step: 0, .. } => {
+                Err(Error::new(ErrorKind::Argument, format!("the step on axis {axis} is 0"))
+                    .with_fix("use a step of 1 for every element, or -1 for every element backwards"))
+            }
             Index::Range { start, stop, step } => {
                 // The bounds of what a start and a stop may be, in the direction of the step.
                 let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
-                let at = |bound: isize| {
-                    (if bound < 0 { bound.saturating_add(n) } else { bound }).clamp(low, high)
-                };
+                let at =
+                    |bound: isize| (if bound < 0 { bound.saturating_add(n) } else { bound }).clamp(low, high);
                 let (first, end) = if step > 0 { (low, high) } else { (high, low) };
                 let (start, stop) = (start.map_or(first, at), stop.map_or(end, at));
                 let distance = if step > 0 { stop - start } else { start - stop };

@@ -51,84 +51,59 @@
 //! `cpu` (default), `cuda` and `sim` link the backend of that kind of device; `testing` adds the checks of rules and
 //! backends, [`check_rule!`](https://docs.rs/sharding-core) among them.
 
-mod add;
-mod all_gather;
-mod all_reduce;
 mod backends;
-mod buffer_store;
-mod buffer_store_slice;
 mod check;
 mod collective;
-mod concat;
-mod div;
 mod elementwise;
-mod embedding;
 mod expr;
-mod full;
-mod gather;
-mod gelu;
 mod index;
-mod layer_norm;
-mod matmul;
-mod max;
-mod mean;
 mod mesh_axes;
 mod method;
-mod mul;
+mod op;
 mod operator;
-mod permute;
-mod rebind_mapping;
-mod reduce_scatter;
 mod reduction;
-mod relu;
-mod reshape;
 mod row;
-mod slice;
-mod softmax;
-mod sub;
-mod sum;
-mod transfer_to;
-mod where_;
+mod staged;
 
-pub use add::add;
-pub use all_gather::all_gather;
-pub use all_reduce::all_reduce;
-pub use buffer_store::buffer_store;
-pub use buffer_store_slice::buffer_store_slice;
-pub use concat::concat;
-pub use div::div;
-pub use embedding::embedding;
-pub use full::full;
-pub use gather::gather;
-pub use gelu::gelu;
 pub use index::Index;
-pub use layer_norm::layer_norm;
-pub use matmul::matmul;
-pub use max::max;
-pub use mean::mean;
 pub use mesh_axes::MeshAxes;
 pub use method::TensorOps;
-pub use mul::mul;
-pub use permute::permute;
-pub use rebind_mapping::rebind_mapping;
-pub use reduce_scatter::reduce_scatter;
-pub use relu::relu;
-pub use reshape::reshape;
-pub use slice::slice;
-pub use softmax::softmax;
-pub use sub::sub;
-pub use sum::sum;
-pub use transfer_to::transfer_to;
-pub use where_::r#where as where_;
+pub use op::add::add;
+pub use op::all_gather::all_gather;
+pub use op::all_reduce::all_reduce;
+pub use op::buffer_store::buffer_store;
+pub use op::buffer_store_slice::buffer_store_slice;
+pub use op::concat::concat;
+pub use op::div::div;
+pub use op::embedding::embedding;
+pub use op::full::full;
+pub use op::gather::gather;
+pub use op::gelu::gelu;
+pub use op::layer_norm::layer_norm;
+pub use op::matmul::matmul;
+pub use op::max::max;
+pub use op::mean::mean;
+pub use op::mul::mul;
+pub use op::permute::permute;
+pub use op::rebind_mapping::rebind_mapping;
+pub use op::reduce_scatter::reduce_scatter;
+pub use op::relu::relu;
+pub use op::reshape::reshape;
+pub use op::slice::slice;
+pub use op::softmax::softmax;
+pub use op::sub::sub;
+pub use op::sum::sum;
+pub use op::transfer_to::transfer_to;
+pub use op::where_::r#where as where_;
 
 #[doc(no_inline)]
 pub use sharding_core::Place::{Partial, Replicated, Sharded, Unknown};
 #[doc(no_inline)]
 pub use sharding_core::{
-    AxisType, BackendKind, BufferLayout, ConversionError, DType, Device, DeviceMapping, DeviceMesh, Element, Error,
-    ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, Operand, PartitionSpec, Place, Placement, Policy, ReduceOp,
-    Result, Scalar, Scope, Shape, ShardingError, Shards, StageCx, Tensor, TensorBuffer, TensorLayout, TensorMeta,
-    auto_reshard, auto_reshard_guard,
+    AxisType, BackendKind, BufferLayout, ConversionError, DType, Device, DeviceMapping, DeviceMesh, Element,
+    Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, Operand, PartitionSpec, Place, Placement,
+    Policy, ReduceOp, Result, Scalar, Scope, Shape, ShardingError, Shards, StageCx, Tensor, TensorBuffer,
+    TensorLayout, TensorMeta, auto_reshard, auto_reshard_guard,
     backend::LocalArray,
     kernel,
     op::{CaseOperand, Cases, Fill},

@@ -40,7 +40,10 @@ pub(crate) fn meta(x: (&str, &TensorMeta), indices: &TensorMeta, axis: usize) ->
     if x.shape.extent(axis) == 0 && indices.shape.elements() > 0 {
         return Err(Error::new(
             ErrorKind::Shape,
-            format!("axis {axis} of {name} has extent 0: there is nothing to take {} elements from", indices.shape),
+            format!(
+                "axis {axis} of {name} has extent 0: there is nothing to take {} elements from",
+                indices.shape
+            ),
         )
         .with_fix(format!("pass a {name} with elements on axis {axis}, or no indices")));
     }
@@ -57,7 +60,8 @@ pub(crate) fn take(
     axis: usize,
 ) -> Result<LocalArray> {
     let bound = cx.operand(0)?.shape().extent(axis) as i64;
-    let base = cx.operand_region(0)?.get(axis).and_then(|ranges| ranges.first()).map_or(0, |range| range.start);
+    let base =
+        cx.operand_region(0)?.get(axis).and_then(|ranges| ranges.first()).map_or(0, |range| range.start);
     cx.gather(Gather { axis, base: base as i64, bound }, x, indices)
 }
 
@@ -80,7 +84,8 @@ fn cases(cases: &mut Cases) {
         (&[3, 4], &[0], 1),
     ] {
         for dtype in [DType::F32, DType::I64] {
-            let bound = shape.get(if axis < 0 { shape.len() - 1 } else { axis as usize }).copied().unwrap_or(1);
+            let bound =
+                shape.get(if axis < 0 { shape.len() - 1 } else { axis as usize }).copied().unwrap_or(1);
             let indices = CaseOperand::new(DType::I64, indices).with_fill(Fill::Below(bound));
             cases.add([CaseOperand::new(dtype, shape), indices], gather { axis });
         }

@@ -1,12 +1,12 @@
 //! Rows of a table by index.
 
-use crate::gather;
+use super::gather;
 use sharding_core::backend::LocalArray;
 use sharding_core::op::{CaseOperand, Cases, Fill};
 use sharding_core::rule::{Rows, RuleCx};
 use sharding_core::{DType, Error, ErrorKind, KernelCx, Result, TensorMeta, sharding_rule};
 
-/// As [`gather`](mod@crate::gather) along axis 0: the table may be split along the vocabulary too.
+/// As `gather` along axis 0: the table may be split along the vocabulary too.
 fn rule(cx: &RuleCx<'_>) -> Result<Rows> {
     Ok(gather::rows(cx, 0))
 }

@@ -19,9 +19,10 @@ use sharding_core::{Place, Result, Tensor};
 /// [`ErrorKind::Sharding`](crate::ErrorKind::Sharding) if an axis does not split the tensor axis,
 /// [`ErrorKind::Axis`](crate::ErrorKind::Axis) for one that is not there.
 pub fn all_gather(x: &Tensor, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor> {
-    let axis = x.shape().axis(tensor_axis).map_err(|error| {
-        error.with_op("all_gather").with_operands([format!("x: {}", x.layout())])
-    })?;
+    let axis = x
+        .shape()
+        .axis(tensor_axis)
+        .map_err(|error| error.with_op("all_gather").with_operands([format!("x: {}", x.layout())]))?;
     let splits = |place: Place| place.tensor_axis() == Some(axis);
     let what = format!("split on tensor axis {axis}");
     let fix = collective::to_replicated;

@@ -1,7 +1,7 @@
 //! Layer normalisation over the last axis.
 
 use crate::check;
-use crate::softmax::{reduced_bytes, shard};
+use crate::staged::{reduced_bytes, shard};
 use sharding_core::backend::{BinaryOp, Expr, FusedOp, LocalArray, StepKind, UnaryOp};
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::placement::sharded;
@@ -42,8 +42,11 @@ fn shape(x: &TensorMeta, gamma: &TensorMeta, beta: &TensorMeta, eps: f64) -> Res
         }
     }
     if !(eps >= 0.0 && eps.is_finite()) {
-        return Err(Error::new(ErrorKind::Argument, format!("eps must be a finite number from 0, got {eps}"))
-            .with_fix("give an eps such as 1e-5"));
+        return Err(Error::new(
+            ErrorKind::Argument,
+            format!("eps must be a finite number from 0, got {eps}"),
+        )
+        .with_fix("give an eps such as 1e-5"));
     }
     Ok(x.clone())
 }

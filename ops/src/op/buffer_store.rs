@@ -19,7 +19,10 @@ fn shape(destination: &TensorMeta, source: &TensorMeta) -> Result<()> {
     if destination.shape != source.shape {
         return Err(Error::new(
             ErrorKind::Shape,
-            format!("the source {} is stored into all of the destination {}", source.shape, destination.shape),
+            format!(
+                "the source {} is stored into all of the destination {}",
+                source.shape, destination.shape
+            ),
         )
         .with_fix("buffer_store_slice(&mut destination, &source, &index![..]) stores into a part"));
     }
@@ -28,7 +31,8 @@ fn shape(destination: &TensorMeta, source: &TensorMeta) -> Result<()> {
 
 fn cases(cases: &mut Cases) {
     for shape in [&[7, 5][..], &[6], &[1, 3], &[0, 2], &[]] {
-        cases.add([CaseOperand::new(DType::F32, shape), CaseOperand::new(DType::F32, shape)], buffer_store {});
+        cases
+            .add([CaseOperand::new(DType::F32, shape), CaseOperand::new(DType::F32, shape)], buffer_store {});
     }
 }
 

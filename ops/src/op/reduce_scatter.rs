@@ -21,11 +21,14 @@ use sharding_core::{Place, Result, Tensor};
 /// [`ErrorKind::Sharding`](crate::ErrorKind::Sharding) if an axis is not Partial, [`ErrorKind::Axis`](crate::ErrorKind::Axis)
 /// for one that is not there.
 pub fn reduce_scatter(x: &Tensor, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor> {
-    let axis = x.shape().axis(tensor_axis).map_err(|error| {
-        error.with_op("reduce_scatter").with_operands([format!("x: {}", x.layout())])
-    })?;
+    let axis = x
+        .shape()
+        .axis(tensor_axis)
+        .map_err(|error| error.with_op("reduce_scatter").with_operands([format!("x: {}", x.layout())]))?;
     let fix = |name: &str, place: Place| match place {
-        Place::Replicated => format!("x.transfer_to(..) with {} on '{name}' slices it without communication", sharded(axis)),
+        Place::Replicated => {
+            format!("x.transfer_to(..) with {} on '{name}' slices it without communication", sharded(axis))
+        }
         _ => collective::to_replicated(name, place),
     };
     collective::change("reduce_scatter", x, mesh_axes, (Place::is_partial, "Partial"), sharded(axis), fix)

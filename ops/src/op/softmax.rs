@@ -1,13 +1,12 @@
 //! Softmax along an axis.
 
 use crate::check;
+use crate::staged::{reduced_bytes, shard};
 use sharding_core::backend::{BinaryOp, Expr, FusedOp, LocalArray, StepKind, UnaryOp};
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::placement::sharded;
 use sharding_core::rule::{Rows, RuleCx, StageCollective, pass_through_rows, replicated_rows};
-use sharding_core::{
-    DType, Error, ErrorKind, KernelCx, ReduceOp, Result, Shards, StageCx, TensorMeta, sharding_rule,
-};
+use sharding_core::{DType, KernelCx, ReduceOp, Result, Shards, StageCx, TensorMeta, sharding_rule};
 
 /// Any axis may be split. On the softmax axis itself the row is staged: the maximum and then the sum along it are combined
 /// over the devices, which costs two small all_reduces instead of a gather of the whole.
@@ -29,11 +28,6 @@ fn rule(cx: &RuleCx<'_>, axis: isize) -> Result<Rows> {
     Ok(rows)
 }
 
-/// Bytes of the first operand with `axis` reduced to extent 1.
-pub(crate) fn reduced_bytes(cx: &RuleCx<'_>, axis: usize) -> usize {
-    cx.operands.first().map_or(0, |x| TensorMeta::new(x.meta.dtype, x.meta.shape.with_extent(axis, 1)).bytes())
-}
-
 fn shape(x: &TensorMeta, axis: isize) -> Result<TensorMeta> {
     check::float("x", x)?;
     x.shape.axis(axis)?;
@@ -41,16 +35,17 @@ fn shape(x: &TensorMeta, axis: isize) -> Result<TensorMeta> {
 }
 
 fn cases(cases: &mut Cases) {
-    for (shape, axis) in
-        [(&[7, 5][..], 1), (&[7, 5], 0), (&[2, 3, 4], -2), (&[6], 0), (&[3, 1], 1), (&[0, 3], 1), (&[2, 0], 1)]
-    {
+    for (shape, axis) in [
+        (&[7, 5][..], 1),
+        (&[7, 5], 0),
+        (&[2, 3, 4], -2),
+        (&[6], 0),
+        (&[3, 1], 1),
+        (&[0, 3], 1),
+        (&[2, 0], 1),
+    ] {
         cases.add([CaseOperand::new(DType::F32, shape)], softmax { axis });
     }
-}
-
-/// One shard of a list, as stages get them.
-pub(crate) fn shard<'a>(shards: &'a Shards, i: usize) -> Result<&'a LocalArray> {
-    shards.get(i).ok_or_else(|| Error::new(ErrorKind::Internal, format!("there is no shard {i}")))
 }
 
 fn stages(cx: &mut StageCx<'_>, x: &Shards, axis: isize) -> Result<Shards> {

@@ -4,7 +4,7 @@ use crate::check;
 use crate::index::{Index, Taken, resolve, result_axis, taken_shape};
 use sharding_core::backend::LocalArray;
 use sharding_core::op::{CaseOperand, Cases};
-use sharding_core::placement::{Ranges, sharded};
+use sharding_core::placement::Ranges;
 use sharding_core::rule::{Rows, RuleCx};
 use sharding_core::{DType, Error, ErrorKind, KernelCx, Place, Result, Shape, TensorMeta, sharding_rule};
 use smallvec::SmallVec;
@@ -52,7 +52,10 @@ fn shape(destination: &TensorMeta, source: &TensorMeta, indices: &[Index]) -> Re
     if let Some((axis, stepped)) = taken.iter().enumerate().find(|(_, own)| own.step != 1) {
         return Err(Error::new(
             ErrorKind::Argument,
-            format!("axis {axis} is stored into by a step of {}; only steps of 1 can be stored", stepped.step),
+            format!(
+                "axis {axis} is stored into by a step of {}; only steps of 1 can be stored",
+                stepped.step
+            ),
         )
         .with_fix("store each element on its own, or the whole range"));
     }
@@ -60,7 +63,10 @@ fn shape(destination: &TensorMeta, source: &TensorMeta, indices: &[Index]) -> Re
     if source.shape != wanted {
         return Err(Error::new(
             ErrorKind::Shape,
-            format!("the part of the destination {} has the shape {wanted}, the source {}", destination.shape, source.shape),
+            format!(
+                "the part of the destination {} has the shape {wanted}, the source {}",
+                destination.shape, source.shape
+            ),
         )
         .with_fix(format!("reshape or slice the source to {wanted}")));
     }
@@ -78,7 +84,7 @@ fn cases(cases: &mut Cases) {
         (&[3, 2], &[3, 2], vec![]),
     ] {
         let operands = [CaseOperand::new(DType::F32, destination), CaseOperand::new(DType::F32, source)];
-        cases.add(operands, buffer_store_slice { indices });
+        cases.add(operands, buffer_store_slice { indices: indices.into() });
     }
 }
 

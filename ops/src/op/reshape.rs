@@ -18,7 +18,9 @@ fn target(from: &Shape, dims: &[isize]) -> Result<Shape> {
             .with_fix("write all extents but one"));
     }
     if let Some(negative) = dims.iter().find(|n| **n < -1) {
-        return Err(argument(format!("{negative} is no extent")).with_fix("write an extent, or -1 for the one left"));
+        return Err(
+            argument(format!("{negative} is no extent")).with_fix("write an extent, or -1 for the one left")
+        );
     }
     let known = dims
         .iter()
@@ -26,13 +28,19 @@ fn target(from: &Shape, dims: &[isize]) -> Result<Shape> {
         .try_fold(1_usize, |product, n| product.checked_mul(n.unsigned_abs()))
         .ok_or_else(|| Error::new(ErrorKind::Overflow, format!("{dims:?} has too many elements")))?;
     let misfit = || {
-        Error::new(ErrorKind::Shape, format!("{from} has {elements} elements, {dims:?} asks for another number"))
-            .with_fix(format!("use extents whose product is {elements}, or -1 for one of them"))
+        Error::new(
+            ErrorKind::Shape,
+            format!("{from} has {elements} elements, {dims:?} asks for another number"),
+        )
+        .with_fix(format!("use extents whose product is {elements}, or -1 for one of them"))
     };
     let free = match (dims.contains(&-1), known) {
         (true, 0) => {
-            return Err(Error::new(ErrorKind::Shape, format!("any extent would do for the -1 in {dims:?} beside a 0"))
-                .with_fix("write the extent"));
+            return Err(Error::new(
+                ErrorKind::Shape,
+                format!("any extent would do for the -1 in {dims:?} beside a 0"),
+            )
+            .with_fix("write the extent"));
         }
         (true, known) if elements % known == 0 => elements / known,
         (false, known) if known == elements => 1,
@@ -112,7 +120,10 @@ fn balanced(kept: &Kept, extent: usize, ways: usize, elsewhere: usize) -> Option
     }
     if extent % whole == 0 {
         // Equal pieces; they are equal afterwards too if their borders fall between indices.
-        return (extent / whole).checked_mul(inner).filter(|piece| piece % to_inner == 0).map(|_| sharded(kept.to));
+        return (extent / whole)
+            .checked_mul(inner)
+            .filter(|piece| piece % to_inner == 0)
+            .map(|_| sharded(kept.to));
     }
     // Pieces differ by one index of `axis`, so that must be whole indices of `to`.
     let per_index = inner / to_inner;
@@ -162,9 +173,11 @@ fn rule(cx: &RuleCx<'_>, dims: &[isize]) -> Result<Rows> {
         let elsewhere = cx.ways_elsewhere(0, kept.axis);
         let custom = cx.carried(0, kept.axis);
         // A split that an earlier mesh axis left on the result as a placement of its own has the axis for itself.
-        let taken = cx.committed.iter().flat_map(|row| row.results.first()).any(|place| {
-            matches!(place, Place::Custom(_)) && place.tensor_axis() == Some(kept.to)
-        });
+        let taken = cx
+            .committed
+            .iter()
+            .flat_map(|row| row.results.first())
+            .any(|place| matches!(place, Place::Custom(_)) && place.tensor_axis() == Some(kept.to));
         if taken {
             continue;
         }
@@ -261,7 +274,9 @@ mod tests {
     /// Whether cutting the flat run at the devices' borders cuts the new axis at whole indices with these sizes.
     fn sizes(kept: &Kept, extent: usize, ways: usize) -> Option<Vec<usize>> {
         balanced_sizes(extent, ways)
-            .map(|size| (size * kept.inner.0).is_multiple_of(kept.inner.1).then(|| size * kept.inner.0 / kept.inner.1))
+            .map(|size| {
+                (size * kept.inner.0).is_multiple_of(kept.inner.1).then(|| size * kept.inner.0 / kept.inner.1)
+            })
             .collect()
     }
 

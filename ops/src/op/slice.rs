@@ -36,7 +36,7 @@ fn cases(cases: &mut Cases) {
         (&[6], vec![Index::from(-4..-1)]),
         (&[6, 2], vec![]),
     ] {
-        cases.add([CaseOperand::new(DType::F32, shape)], slice { indices });
+        cases.add([CaseOperand::new(DType::F32, shape)], slice { indices: indices.into() });
     }
 }
 

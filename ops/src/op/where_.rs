@@ -15,11 +15,8 @@ fn both_parts(cx: &RuleCx<'_>) -> Result<Rows> {
 
 fn shape(condition: &TensorMeta, x: &TensorMeta, y: &TensorMeta) -> Result<TensorMeta> {
     if condition.dtype != DType::Bool {
-        return Err(Error::new(
-            ErrorKind::DType,
-            format!("the condition is {}, not bool", condition.dtype),
-        )
-        .with_fix("make the condition of truth values: Tensor::from_slice::<bool>(..)"));
+        return Err(Error::new(ErrorKind::DType, format!("the condition is {}, not bool", condition.dtype))
+            .with_fix("make the condition of truth values: Tensor::from_slice::<bool>(..)"));
     }
     check::same_dtype(("x", x), ("y", y))?;
     let both = TensorMeta::new(x.dtype, check::broadcast_shape(("x", x), ("y", y))?);
