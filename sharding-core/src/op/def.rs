@@ -115,7 +115,11 @@ pub struct OpDef {
 
 inventory::collect!(OpDef);
 
-fn typed<O: Op>(args: &dyn Any) -> Result<&O::Args> {
+/// The arguments of an op in their type.
+///
+/// # Errors
+/// [`ErrorKind::Internal`] if they are another op's.
+pub fn typed<O: Op>(args: &dyn Any) -> Result<&O::Args> {
     args.downcast_ref().ok_or_else(|| {
         Error::new(ErrorKind::Internal, format!("the arguments of {} are of another type", O::DEF.name))
     })
