@@ -42,8 +42,8 @@ fn volumes_are_those_of_the_cost_model() {
     assert_eq!(run(StepKind::AllGather, &[1], [S(0), S(1)], [S(0), R]).1, b / 2.0 * 2.0 / 3.0);
     assert_eq!(run(StepKind::ReduceScatter(ReduceOp::Sum), &[1], [R, P], [R, S(0)]).1, b * 2.0 / 3.0);
     assert_eq!(run(StepKind::AllToAll, &[1], [R, S(0)], [R, S(1)]).1, b * 2.0 / 9.0);
-    // Device 0 gets row 4 of 5|5 against 4|3|3: it has 0..5 and needs 0..4.
-    assert_eq!(run(StepKind::Permute, &[0, 1], [S(0), R], [R, S(0)]).1, 3.0 * 6.0 * 4.0);
+    // Rows are 5|5 before and 4|3|3 after: device (1, 0) has none of its four.
+    assert_eq!(run(StepKind::Permute, &[0, 1], [S(0), R], [R, S(0)]).1, 4.0 * 6.0 * 4.0);
     assert_eq!(run(StepKind::Relabel, &[0], [R, R], [R, R]).1, 0.0);
 }
 
