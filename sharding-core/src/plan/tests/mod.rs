@@ -168,7 +168,7 @@ fn transitions(kinds: &str) -> TransitionSet {
     TransitionSet::of(&kinds.split_whitespace().map(known).collect::<Vec<_>>())
 }
 
-fn parse_operand(text: &str, ndim: usize) -> RuleOperand {
+pub(crate) fn parse_operand(text: &str, ndim: usize) -> RuleOperand {
     if text == "number" {
         let places = Places::from_elem(Place::Replicated, ndim);
         return RuleOperand { meta: TensorMeta::new(DType::F32, []), places, role: Role::Scalar };
@@ -239,7 +239,7 @@ pub(super) fn code(place: Place) -> String {
     }
 }
 
-pub(super) fn codes(places: &[Place]) -> String {
+pub(crate) fn codes(places: &[Place]) -> String {
     places.iter().map(|place| code(*place)).collect::<Vec<_>>().join(",")
 }
 

@@ -188,6 +188,7 @@ fn by_definition(
     for stage in &row.stages {
         ranked.cost += 2.0 * stage.bytes as f64 * (n - 1.0) / n;
         ranked.allowed &= !explicit;
+        ranked.by_default &= !explicit;
     }
     Some(ranked)
 }

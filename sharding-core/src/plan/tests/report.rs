@@ -191,6 +191,24 @@ fn a_call_without_a_feasible_row_says_what_to_do() {
 }
 
 #[test]
+fn a_rule_that_refuses_the_placements_gets_the_lines_to_write() {
+    let store: crate::op::ErasedRows = |cx, _, rows| crate::rule::match_operand_placement(cx, 0, rows);
+    let refused = |operands: &str, want: &str| {
+        let call = Call::new(&[2, 2], operands, "R,R->R");
+        let error = plan(&PlanRequest { rows: store, ..call.request() }).unwrap_err();
+        assert_eq!((error.op(), error.mesh_axis()), (Some("tested"), Some(("tp", 2))));
+        assert_eq!(error.fix(), Some(want));
+    };
+    let line = "let rhs = rhs.transfer_to(lhs.tensor_layout().mapping())?;";
+    refused("written [4] R,S0 | [4] R,R", line);
+    refused("written [4] R,S0 | single [4]", line);
+    refused(
+        "written [4] R,S0 | [4] R,S0 | [4] R,P",
+        "let third = third.transfer_to(lhs.tensor_layout().mapping())?;",
+    );
+}
+
+#[test]
 fn many_operands_are_listed_by_their_changes() {
     let call = Call::new(
         &[2],
