@@ -5,6 +5,7 @@
 //! that was broken and, after `fix:`, the line that mends it.
 
 use std::fmt;
+use std::panic::Location;
 
 /// What went wrong, for programs that decide on it.
 #[non_exhaustive]
@@ -58,6 +59,7 @@ struct Inner {
     mesh_axis: Option<(String, usize)>,
     detail: Option<String>,
     fix: Option<String>,
+    location: Option<&'static Location<'static>>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -72,6 +74,7 @@ impl Error {
             mesh_axis: None,
             detail: None,
             fix: None,
+            location: None,
             source: None,
         }))
     }
@@ -113,6 +116,13 @@ impl Error {
         self
     }
 
+    /// Where the op was called, unless an inner call already said.
+    #[must_use]
+    pub fn with_location(mut self, location: &'static Location<'static>) -> Self {
+        self.0.location.get_or_insert(location);
+        self
+    }
+
     /// The error beneath this one.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
@@ -144,6 +154,10 @@ impl Error {
     pub fn detail(&self) -> Option<&str> {
         self.0.detail.as_deref()
     }
+    /// Where the op was called.
+    pub fn location(&self) -> Option<&'static Location<'static>> {
+        self.0.location
+    }
     /// The message without op, operands, axis, detail and fix.
     pub fn message(&self) -> &str {
         &self.0.message
@@ -168,6 +182,9 @@ impl fmt::Display for Error {
         }
         if let Some(fix) = &inner.fix {
             write!(f, "\n  fix: {fix}")?;
+        }
+        if let Some(location) = inner.location {
+            write!(f, "\n  at {}:{}", location.file(), location.line())?;
         }
         if let Some(source) = &inner.source {
             write!(f, "\n  because: {source}")?;

@@ -1,6 +1,7 @@
 //! The planner: which row an op runs on each mesh axis, and what moves for it.
 
 mod cache;
+mod call;
 mod cost;
 mod feasible;
 mod pick;
@@ -10,7 +11,8 @@ mod report;
 pub(crate) mod tests;
 mod text;
 
-pub(crate) use cache::PlanCache;
+pub(crate) use cache::{Key, KeyOperand, PlanCache};
+pub use call::CallPlan;
 pub use cost::{CostModel, StepQuery, VolumeCost};
 pub use pick::{Plan, PlanRequest, plan};
 pub use policy::{Mode, Policy};

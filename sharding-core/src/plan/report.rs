@@ -238,9 +238,7 @@ pub(super) fn refusal(request: &PlanRequest<'_>) -> Error {
                 .with_fix("make the rule a pure function of what it is asked with");
         }
     };
-    let at = request.at;
-    let mut detail = text::Detail(&report).to_string();
-    detail.push_str(&format!("called at {}:{}:{}", at.file(), at.line(), at.column()));
+    let detail = text::Detail(&report).to_string();
     let mut fix = report.fix.join(NEXT_FIX);
     if let Some(block) = &report.block {
         fix.push_str("\n  or:  ");
@@ -253,12 +251,10 @@ pub(super) fn refusal(request: &PlanRequest<'_>) -> Error {
 
 /// The error of a call on a mesh with a manual axis.
 pub(super) fn manual(request: &PlanRequest<'_>, axis: usize) -> Error {
-    let at = request.at;
     let error = Error::new(
         ErrorKind::Sharding,
         "an op runs on a manual mesh axis only inside shard_map; outside, only transfer and inspection work",
     )
-    .with_detail(format!("called at {}:{}:{}", at.file(), at.line(), at.column()))
     .with_fix(format!(
         "shard_map over '{}', or relabel the axis: x.on(&mesh.with_axis_types([..])?)?",
         request.mesh.axis_name(axis)

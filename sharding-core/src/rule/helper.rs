@@ -41,6 +41,8 @@ pub fn elementwise_rows(cx: &RuleCx<'_>, rows: &mut Rows) {
     // Where operand `i` has result axis `axis`, unless it broadcasts there.
     let own = |i: usize, axis: usize| {
         let own = (axis + cx.ndim(i)).checked_sub(ndim)?;
+        // An extent of 1 that does not broadcast is split like any other: all but the first device then hold none of
+        // it, and none of the result.
         (cx.extent(i, own) == result.shape.extent(axis)).then_some(own)
     };
     for axis in 0..ndim {

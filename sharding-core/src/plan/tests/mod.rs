@@ -19,7 +19,6 @@ use crate::placement::{Interleaved, Ragged, TransitionKind, TransitionSet};
 use crate::rule::{AxisAssignment, Role, Rows, RuleCx, RuleOperand, StageCollective};
 use crate::{AxisType, BackendKind, DType, DeviceMesh, Place, ReduceOp, Result, TensorMeta};
 use std::any::{Any, TypeId};
-use std::panic::Location;
 
 /// Rows by mesh axis, as the plain argument of the op under test.
 #[derive(Clone, Debug)]
@@ -109,7 +108,6 @@ impl Call {
         self
     }
 
-    #[track_caller]
     pub(super) fn request(&self) -> PlanRequest<'_> {
         PlanRequest {
             def: &OP,
@@ -121,16 +119,13 @@ impl Call {
             results: &self.results,
             policy: self.policy,
             cost: &VolumeCost,
-            at: Location::caller(),
         }
     }
 
-    #[track_caller]
     pub(super) fn plan(&self) -> Result<Plan> {
         plan(&self.request())
     }
 
-    #[track_caller]
     pub(super) fn trace(&self) -> Report {
         trace(&self.request())
     }

@@ -286,7 +286,7 @@ proptest! {
                 prop_assert_eq!(error.kind(), ErrorKind::Sharding);
                 prop_assert_eq!(error.op(), Some("tested"));
                 prop_assert!(error.mesh_axis().is_some() && error.operands().len() == call.operands.len());
-                prop_assert!(error.detail().is_some_and(|detail| detail.contains("called at ")));
+                prop_assert!(error.detail().is_some_and(|detail| detail.contains("policy: ")));
             }
         }
     }
