@@ -4,7 +4,7 @@ use crate::arguments::{Arguments, Place, Reduce, Row, Source};
 use crate::factor::{Alternative, Linear, Rule, Term};
 use crate::signature::{Checked, Item, Operand, Role, is_context};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Path};
@@ -294,13 +294,19 @@ fn bodies(op: &Op<'_>, p: &TokenStream, text: &str) -> Bodies {
     let plain: Vec<_> = signature
         .plain()
         .filter(|(_, _, kernel_only)| !kernel_only)
-        .map(|(param, keep, _)| keep.load(&param.name))
+        .map(|(param, keep, _)| param.load(keep))
         .collect();
     let shape = match shape {
-        Some(path) => quote!(#path(#(#operands,)* #(#plain),*).map(#p::IntoMetas::into_metas)),
+        Some(path) => {
+            let span = path.span().resolved_at(Span::call_site());
+            quote_spanned!(span=> ::core::result::Result::Ok(#p::IntoMetas::into_metas(#path(#(#operands,)* #(#plain),*)?)))
+        }
         None => quote!(__RULE.shape(<Self as #p::Op>::DEF.operands, operands)),
     };
-    let append = |path: &Path| quote!(#p::Rows::append(rows, #path(cx, #(#plain),*)?););
+    let append = |path: &Path| {
+        let span = path.span().resolved_at(Span::call_site());
+        quote_spanned!(span=> #p::Rows::append(rows, #path(cx, #(#plain),*)?);)
+    };
     let also = rule_also.as_ref().map(append);
     let rows = match &op.rows {
         Rows::Factors(_) => quote!(__RULE.rows(cx, rows)?; #also),
@@ -313,8 +319,9 @@ fn bodies(op: &Op<'_>, p: &TokenStream, text: &str) -> Bodies {
     };
     let stages = match stages {
         Some(path) => {
-            let all = signature.plain().map(|(param, keep, _)| keep.load(&param.name));
-            quote!(#path(cx, #(#operands,)* #(#all),*).map(#p::IntoShards::into_shards))
+            let all = signature.plain().map(|(param, keep, _)| param.load(keep));
+            let span = path.span().resolved_at(Span::call_site());
+            quote_spanned!(span=> ::core::result::Result::Ok(#p::IntoShards::into_shards(#path(cx, #(#operands,)* #(#all),*)?)))
         }
         None => quote!(::core::result::Result::Err(#p::no_stages(#text))),
     };
@@ -355,7 +362,7 @@ pub(crate) fn kernel_call(path: &TokenStream, signature: &Checked, p: &TokenStre
         let i = Literal::usize_unsuffixed(number);
         let kind = match &param.role {
             Role::Plain { keep, .. } => {
-                values.push(keep.load(&param.name));
+                values.push(param.load(keep));
                 continue;
             }
             Role::Operand(kind) => *kind,
@@ -388,14 +395,19 @@ pub(crate) fn kernel_call(path: &TokenStream, signature: &Checked, p: &TokenStre
     }
 }
 
-/// The author's function, under a name of our own.
+/// The author's function, under a name of our own. Where the signature was refused it stays without its body, so that
+/// what it imports counts as used.
 fn kernel_item(op: &Op<'_>, attributes: &Attributes<'_>) -> Option<TokenStream> {
-    let body = op.item.body.as_ref().filter(|_| !op.signature.broken)?;
+    let mut body = op.item.body.as_ref()?.to_token_stream();
     let mut sig = op.signature.plain.clone();
     sig.ident = Ident::new("__kernel", sig.ident.span());
     let kernel = &attributes.kernel;
-    // Where something was refused it is not called, but its errors still count.
-    let unused = (!op.valid).then(|| quote!(#[allow(dead_code)]));
+    let mut unused = (!op.valid).then(|| quote!(#[allow(dead_code)]));
+    if op.signature.broken {
+        body = quote!({ ::core::unimplemented!() });
+        unused = Some(quote!(#[allow(warnings)]));
+        (sig.constness, sig.asyncness, sig.safety, sig.abi) = (None, None, syn::Safety::Default, None);
+    }
     let lint = (sig.inputs.len() > 7).then(|| quote!(#[allow(clippy::too_many_arguments)]));
     Some(quote!(#(#kernel)* #unused #lint #sig #body))
 }

@@ -2,7 +2,7 @@
 
 use crate::validate::{self as say, Errors};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
@@ -61,6 +61,13 @@ pub(crate) struct Param {
     pub(crate) name: Ident,
     pub(crate) ty: Type,
     pub(crate) role: Role,
+}
+
+impl Param {
+    /// The argument of the author's functions, from the op's struct in a variable `args`. Errors stand on its type.
+    pub(crate) fn load(&self, keep: &Keep) -> TokenStream {
+        keep.load(&self.name, self.ty.span().resolved_at(Span::call_site()))
+    }
 }
 
 /// How many results there are, and where that is written.
@@ -125,7 +132,8 @@ pub(crate) fn check(sig: &Signature, attribute: &str, errors: &mut Errors) -> Ch
     let mut inputs = plain.inputs.iter_mut();
     match inputs.next() {
         Some(FnArg::Typed(first)) if is_context(&first.ty) => {}
-        Some(FnArg::Receiver(receiver)) => errors.push(say::no_self(receiver)),
+        // Refused before.
+        Some(FnArg::Receiver(_)) => {}
         Some(FnArg::Typed(first)) => {
             let ty = first.ty.clone();
             errors.push(say::no_context(&ty));
@@ -135,7 +143,7 @@ pub(crate) fn check(sig: &Signature, attribute: &str, errors: &mut Errors) -> Ch
     }
     for input in inputs {
         match input {
-            FnArg::Receiver(receiver) => errors.push(say::no_self(receiver)),
+            FnArg::Receiver(_) => {}
             FnArg::Typed(typed) => params.extend(param(typed, errors)),
         }
     }
@@ -214,6 +222,7 @@ fn role_of(ty: &Type) -> Result<Role, syn::Error> {
             if reference.mutability.is_some() {
                 return match last(inner).as_deref() {
                     Some("LocalArray") => Ok(Role::Operand(Operand::Written)),
+                    Some("Tensor" | "TensorBuffer") => Err(say::tensor_argument(ty, "&mut LocalArray")),
                     _ => Err(say::mutable_argument(ty)),
                 };
             }
@@ -398,11 +407,11 @@ impl Keep {
         }
     }
     /// The argument of the author's functions from the field.
-    pub(crate) fn load(&self, name: &Ident) -> TokenStream {
+    fn load(&self, name: &Ident, span: Span) -> TokenStream {
         match self {
-            Keep::Owned(_) => quote!(::core::clone::Clone::clone(&args.#name)),
-            Keep::Slice(_) | Keep::Str => quote!(&*args.#name),
-            Keep::OptionalSlice(_) | Keep::OptionalStr => quote!(args.#name.as_deref()),
+            Keep::Owned(_) => quote_spanned!(span=> ::core::clone::Clone::clone(&args.#name)),
+            Keep::Slice(_) | Keep::Str => quote_spanned!(span=> &*args.#name),
+            Keep::OptionalSlice(_) | Keep::OptionalStr => quote_spanned!(span=> args.#name.as_deref()),
         }
     }
 }
