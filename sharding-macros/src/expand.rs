@@ -256,7 +256,7 @@ fn implementation(op: &Op<'_>, p: &TokenStream, attributes: &Attributes<'_>) -> 
                 ) -> #p::Result<::std::vec::Vec<#p::Shards>> {
                     #stages
                 }
-                fn cases(cases: &mut #p::Cases) {
+                fn cases(__cases: &mut #p::Cases) {
                     #cases
                 }
             }
@@ -327,9 +327,9 @@ fn bodies(op: &Op<'_>, p: &TokenStream, text: &str) -> Bodies {
     };
     let name = &op.item.sig.ident;
     let cases = match cases {
-        Some(path) => quote!(#path(cases);),
+        Some(path) => quote!(#path(__cases);),
         None if matches!(op.rows, Rows::Factors(_)) && signature.plain().next().is_none() => {
-            quote!(__RULE.cases(<Self as #p::Op>::DEF.operands, #name {}, cases);)
+            quote!(__RULE.cases(<Self as #p::Op>::DEF.operands, #name {}, __cases);)
         }
         None => TokenStream::new(),
     };

@@ -2,7 +2,7 @@
 
 use super::feasible::{AxisView, Score, Value, Why, kind, names_unknown};
 use super::pick::Picker;
-use super::{Mode, PlanRequest, Policy, text};
+use super::{CostModel, Mode, PlanRequest, Policy, VolumeCost, text};
 use crate::placement::{Transition, TransitionKind, TransitionSet};
 use crate::rule::{AxisAssignment, Role, StageCollective};
 use crate::{AxisType, Error, ErrorKind, Place};
@@ -21,6 +21,8 @@ pub struct Report {
     pub(super) operands: Vec<String>,
     pub(super) mesh_axes: Vec<String>,
     pub(super) policy: Policy,
+    /// What costs are: bytes in the default model.
+    pub(super) unit: &'static str,
     pub(super) axes: Vec<AxisReport>,
     pub(super) verdict: Verdict,
     /// The operands that move.
@@ -103,6 +105,7 @@ pub fn trace(request: &PlanRequest<'_>) -> Report {
         names,
         mesh_axes: request.mesh.axis_names().map(str::to_owned).collect(),
         policy: request.policy,
+        unit: if request.cost.key() == VolumeCost.key() { "bytes" } else { "cost" },
         axes: Vec::new(),
         verdict: Verdict::Runs,
         moved: Vec::new(),
@@ -244,7 +247,7 @@ pub(super) fn manual(request: &PlanRequest<'_>, axis: usize) -> Error {
         "an op runs on a manual mesh axis only inside shard_map; outside, only transfer and inspection work",
     )
     .with_fix(format!(
-        "shard_map over '{}', or relabel the axis: x.on(&mesh.with_axis_types([..])?)",
+        "shard_map over '{}', or relabel the axis: x.on(&mesh.with_axis_types([..])?)?",
         request.mesh.axis_name(axis)
     ));
     located(request, axis, error)

@@ -124,7 +124,7 @@ fn table(report: &Report, axis: &AxisReport, f: &mut fmt::Formatter<'_>) -> fmt:
     writeln!(f, "mesh axis '{}' of size {}{kind}", axis.name, axis.size)?;
     let wide = report.names.len() > MOST_COLUMNS;
     let mut head: Vec<String> = if wide { vec!["operands".to_owned()] } else { report.names.clone() };
-    head.extend(["result", "needs", "cost", "status"].map(str::to_owned));
+    head.extend(["result", "needs", report.unit, "status"].map(str::to_owned));
     let mut lines = vec![head];
     lines.extend(axis.candidates.iter().map(|row| cells(report, axis, row, wide)));
     let columns = lines.first().map_or(0, Vec::len);
@@ -133,7 +133,7 @@ fn table(report: &Report, axis: &AxisReport, f: &mut fmt::Formatter<'_>) -> fmt:
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for line in &lines {
-        let mut text = String::from(" ");
+        let mut text = String::new();
         for (i, (cell, width)) in line.iter().zip(&widths).enumerate() {
             // Costs are numbers: to the right. The last column is as long as it is.
             match columns - i {
@@ -352,7 +352,7 @@ pub(super) fn unstick(request: &PlanRequest<'_>, axis: usize) -> Vec<String> {
         .map(|(i, _)| {
             let (value, variable) = spelled(request, i);
             format!(
-                "let {variable} = {value}.rebind_mapping(&mapping)?; // say how its shards make up the whole"
+                "let {variable} = {value}.rebind_mapping(&mapping, shape)?; // says how its shards make up the whole"
             )
         })
         .collect();
@@ -365,7 +365,7 @@ pub(super) fn unstick(request: &PlanRequest<'_>, axis: usize) -> Vec<String> {
         return tensors()
             .map(|(i, _)| {
                 let (value, variable) = spelled(request, i);
-                format!("let {variable} = {value}.transfer_to({target}.mapping())?;")
+                format!("let {variable} = {value}.transfer_to({target}.tensor_layout().mapping())?;")
             })
             .collect();
     }
