@@ -75,12 +75,12 @@ pub(crate) fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
             #results
             #[allow(unused_variables)]
             fn __run(
-                cx: &mut #p::KernelCx<'_>,
-                operands: #p::Grouped<'_, &#p::LocalArray>,
-                written: &mut [#p::LocalArray],
-                args: &dyn ::core::any::Any,
+                __cx: &mut #p::KernelCx<'_>,
+                __operands: #p::Grouped<'_, &#p::LocalArray>,
+                __written: &mut [#p::LocalArray],
+                __args: &dyn ::core::any::Any,
             ) -> #p::Result<#p::LocalArrays> {
-                let args: &<#op as #p::Op>::Args = #p::typed(__DEF, args)?;
+                let __args: &<#op as #p::Op>::Args = #p::typed(__DEF, __args)?;
                 #call
             }
             #p::inventory::submit! {

@@ -107,55 +107,58 @@ const _: () = {
             (::core::file!(), ::core::line!()),
         );
         fn shape(
-            operands: ::sharding_core::__private::Grouped<
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::TensorMeta,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<::sharding_core::__private::Metas> {
             __RULE
-                .shape(<Self as ::sharding_core::__private::Op>::DEF.operands, operands)
+                .shape(
+                    <Self as ::sharding_core::__private::Op>::DEF.operands,
+                    __operands,
+                )
         }
         fn rows(
-            cx: &::sharding_core::__private::RuleCx<'_>,
-            args: &Self,
-            rows: &mut ::sharding_core::__private::Rows,
+            __cx: &::sharding_core::__private::RuleCx<'_>,
+            __args: &Self,
+            __rows: &mut ::sharding_core::__private::Rows,
         ) -> ::sharding_core::__private::Result<()> {
-            __RULE.rows(cx, rows)?;
+            __RULE.rows(__cx, __rows)?;
             ::core::result::Result::Ok(())
         }
         fn kernel(
-            cx: &mut ::sharding_core::__private::KernelCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::KernelCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 &::sharding_core::__private::LocalArray,
             >,
-            written: &mut [::sharding_core::__private::LocalArray],
-            args: &Self,
+            __written: &mut [::sharding_core::__private::LocalArray],
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::sharding_core::__private::LocalArrays,
         > {
-            let result_0 = __kernel(cx, operands.one(0)?, operands.one(1)?)?;
+            let result_0 = __kernel(__cx, __operands.one(0)?, __operands.one(1)?)?;
             ::core::result::Result::Ok(::core::iter::FromIterator::from_iter([result_0]))
         }
         fn stages(
-            cx: &mut ::sharding_core::__private::StageCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::StageCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::Shards,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::std::vec::Vec<::sharding_core::__private::Shards>,
         > {
             ::core::result::Result::Err(::sharding_core::__private::no_stages("matmul"))
         }
-        fn cases(cases: &mut ::sharding_core::__private::Cases) {
+        fn cases(__cases: &mut ::sharding_core::__private::Cases) {
             __RULE
                 .cases(
                     <Self as ::sharding_core::__private::Op>::DEF.operands,
                     matmul {},
-                    cases,
+                    __cases,
                 );
         }
     }
@@ -244,52 +247,52 @@ const _: () = {
             (::core::file!(), ::core::line!()),
         );
         fn shape(
-            operands: sharding_ops::__private::Grouped<
+            __operands: sharding_ops::__private::Grouped<
                 '_,
                 sharding_ops::__private::TensorMeta,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> sharding_ops::__private::Result<sharding_ops::__private::Metas> {
-            __RULE.shape(<Self as sharding_ops::__private::Op>::DEF.operands, operands)
+            __RULE.shape(<Self as sharding_ops::__private::Op>::DEF.operands, __operands)
         }
         fn rows(
-            cx: &sharding_ops::__private::RuleCx<'_>,
-            args: &Self,
-            rows: &mut sharding_ops::__private::Rows,
+            __cx: &sharding_ops::__private::RuleCx<'_>,
+            __args: &Self,
+            __rows: &mut sharding_ops::__private::Rows,
         ) -> sharding_ops::__private::Result<()> {
-            __RULE.rows(cx, rows)?;
+            __RULE.rows(__cx, __rows)?;
             ::core::result::Result::Ok(())
         }
         fn kernel(
-            cx: &mut sharding_ops::__private::KernelCx<'_>,
-            operands: sharding_ops::__private::Grouped<
+            __cx: &mut sharding_ops::__private::KernelCx<'_>,
+            __operands: sharding_ops::__private::Grouped<
                 '_,
                 &sharding_ops::__private::LocalArray,
             >,
-            written: &mut [sharding_ops::__private::LocalArray],
-            args: &Self,
+            __written: &mut [sharding_ops::__private::LocalArray],
+            __args: &Self,
         ) -> sharding_ops::__private::Result<sharding_ops::__private::LocalArrays> {
-            let result_0 = __kernel(cx, operands.one(0)?, operands.one(1)?)?;
+            let result_0 = __kernel(__cx, __operands.one(0)?, __operands.one(1)?)?;
             ::core::result::Result::Ok(::core::iter::FromIterator::from_iter([result_0]))
         }
         fn stages(
-            cx: &mut sharding_ops::__private::StageCx<'_>,
-            operands: sharding_ops::__private::Grouped<
+            __cx: &mut sharding_ops::__private::StageCx<'_>,
+            __operands: sharding_ops::__private::Grouped<
                 '_,
                 sharding_ops::__private::Shards,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> sharding_ops::__private::Result<
             ::std::vec::Vec<sharding_ops::__private::Shards>,
         > {
             ::core::result::Result::Err(sharding_ops::__private::no_stages("mul"))
         }
-        fn cases(cases: &mut sharding_ops::__private::Cases) {
+        fn cases(__cases: &mut sharding_ops::__private::Cases) {
             __RULE
                 .cases(
                     <Self as sharding_ops::__private::Op>::DEF.operands,
                     mul {},
-                    cases,
+                    __cases,
                 );
         }
     }

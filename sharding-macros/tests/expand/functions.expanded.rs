@@ -94,93 +94,93 @@ const _: () = {
             (::core::file!(), ::core::line!()),
         );
         fn shape(
-            operands: ::sharding_core::__private::Grouped<
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::TensorMeta,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<::sharding_core::__private::Metas> {
             ::core::result::Result::Ok(
                 ::sharding_core::__private::IntoMetas::into_metas(
                     top_shape(
-                        operands.one(0)?,
-                        operands.many(1),
-                        operands.optional(2),
-                        ::core::clone::Clone::clone(&args.k),
-                        &*args.axes,
-                        args.mode.as_deref(),
+                        __operands.one(0)?,
+                        __operands.many(1),
+                        __operands.optional(2),
+                        ::core::clone::Clone::clone(&__args.k),
+                        &*__args.axes,
+                        __args.mode.as_deref(),
                     )?,
                 ),
             )
         }
         fn rows(
-            cx: &::sharding_core::__private::RuleCx<'_>,
-            args: &Self,
-            rows: &mut ::sharding_core::__private::Rows,
+            __cx: &::sharding_core::__private::RuleCx<'_>,
+            __args: &Self,
+            __rows: &mut ::sharding_core::__private::Rows,
         ) -> ::sharding_core::__private::Result<()> {
             ::sharding_core::__private::Rows::append(
-                rows,
+                __rows,
                 rules::top(
-                    cx,
-                    ::core::clone::Clone::clone(&args.k),
-                    &*args.axes,
-                    args.mode.as_deref(),
+                    __cx,
+                    ::core::clone::Clone::clone(&__args.k),
+                    &*__args.axes,
+                    __args.mode.as_deref(),
                 )?,
             );
             ::core::result::Result::Ok(())
         }
         fn kernel(
-            cx: &mut ::sharding_core::__private::KernelCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::KernelCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 &::sharding_core::__private::LocalArray,
             >,
-            written: &mut [::sharding_core::__private::LocalArray],
-            args: &Self,
+            __written: &mut [::sharding_core::__private::LocalArray],
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::sharding_core::__private::LocalArrays,
         > {
             let (result_0, result_1) = __kernel(
-                cx,
-                operands.one(0)?,
-                operands.many(1),
-                operands.optional(2).copied(),
-                ::core::clone::Clone::clone(&args.k),
-                &*args.axes,
-                args.mode.as_deref(),
-                ::core::clone::Clone::clone(&args.seed),
+                __cx,
+                __operands.one(0)?,
+                __operands.many(1),
+                __operands.optional(2).copied(),
+                ::core::clone::Clone::clone(&__args.k),
+                &*__args.axes,
+                __args.mode.as_deref(),
+                ::core::clone::Clone::clone(&__args.seed),
             )?;
             ::core::result::Result::Ok(
                 ::core::iter::FromIterator::from_iter([result_0, result_1]),
             )
         }
         fn stages(
-            cx: &mut ::sharding_core::__private::StageCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::StageCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::Shards,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::std::vec::Vec<::sharding_core::__private::Shards>,
         > {
             ::core::result::Result::Ok(
                 ::sharding_core::__private::IntoShards::into_shards(
                     top_stages(
-                        cx,
-                        operands.one(0)?,
-                        operands.many(1),
-                        operands.optional(2),
-                        ::core::clone::Clone::clone(&args.k),
-                        &*args.axes,
-                        args.mode.as_deref(),
-                        ::core::clone::Clone::clone(&args.seed),
+                        __cx,
+                        __operands.one(0)?,
+                        __operands.many(1),
+                        __operands.optional(2),
+                        ::core::clone::Clone::clone(&__args.k),
+                        &*__args.axes,
+                        __args.mode.as_deref(),
+                        ::core::clone::Clone::clone(&__args.seed),
                     )?,
                 ),
             )
         }
-        fn cases(cases: &mut ::sharding_core::__private::Cases) {
-            top_cases(cases);
+        fn cases(__cases: &mut ::sharding_core::__private::Cases) {
+            top_cases(__cases);
         }
     }
     ::sharding_core::__private::inventory::submit! {

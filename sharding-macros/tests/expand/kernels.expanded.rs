@@ -51,56 +51,59 @@ const _: () = {
             (::core::file!(), ::core::line!()),
         );
         fn shape(
-            operands: ::sharding_core::__private::Grouped<
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::TensorMeta,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<::sharding_core::__private::Metas> {
             __RULE
-                .shape(<Self as ::sharding_core::__private::Op>::DEF.operands, operands)
+                .shape(
+                    <Self as ::sharding_core::__private::Op>::DEF.operands,
+                    __operands,
+                )
         }
         fn rows(
-            cx: &::sharding_core::__private::RuleCx<'_>,
-            args: &Self,
-            rows: &mut ::sharding_core::__private::Rows,
+            __cx: &::sharding_core::__private::RuleCx<'_>,
+            __args: &Self,
+            __rows: &mut ::sharding_core::__private::Rows,
         ) -> ::sharding_core::__private::Result<()> {
-            __RULE.rows(cx, rows)?;
+            __RULE.rows(__cx, __rows)?;
             ::core::result::Result::Ok(())
         }
         fn kernel(
-            cx: &mut ::sharding_core::__private::KernelCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::KernelCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 &::sharding_core::__private::LocalArray,
             >,
-            written: &mut [::sharding_core::__private::LocalArray],
-            args: &Self,
+            __written: &mut [::sharding_core::__private::LocalArray],
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::sharding_core::__private::LocalArrays,
         > {
             ::core::result::Result::Err(
-                ::sharding_core::__private::no_portable_kernel(cx),
+                ::sharding_core::__private::no_portable_kernel(__cx),
             )
         }
         fn stages(
-            cx: &mut ::sharding_core::__private::StageCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::StageCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::Shards,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::std::vec::Vec<::sharding_core::__private::Shards>,
         > {
             ::core::result::Result::Err(::sharding_core::__private::no_stages("foreign"))
         }
-        fn cases(cases: &mut ::sharding_core::__private::Cases) {
+        fn cases(__cases: &mut ::sharding_core::__private::Cases) {
             __RULE
                 .cases(
                     <Self as ::sharding_core::__private::Op>::DEF.operands,
                     foreign {},
-                    cases,
+                    __cases,
                 );
         }
     }
@@ -131,22 +134,22 @@ const _: () = {
     );
     #[allow(unused_variables)]
     fn __run(
-        cx: &mut ::sharding_core::__private::KernelCx<'_>,
-        operands: ::sharding_core::__private::Grouped<
+        __cx: &mut ::sharding_core::__private::KernelCx<'_>,
+        __operands: ::sharding_core::__private::Grouped<
             '_,
             &::sharding_core::__private::LocalArray,
         >,
-        written: &mut [::sharding_core::__private::LocalArray],
-        args: &dyn ::core::any::Any,
+        __written: &mut [::sharding_core::__private::LocalArray],
+        __args: &dyn ::core::any::Any,
     ) -> ::sharding_core::__private::Result<::sharding_core::__private::LocalArrays> {
-        let args: &<sharding_ops::top_k as ::sharding_core::__private::Op>::Args = ::sharding_core::__private::typed(
+        let __args: &<sharding_ops::top_k as ::sharding_core::__private::Op>::Args = ::sharding_core::__private::typed(
             __DEF,
-            args,
+            __args,
         )?;
         let (result_0, result_1) = top_k_cuda(
-            cx,
-            operands.one(0)?,
-            ::core::clone::Clone::clone(&args.k),
+            __cx,
+            __operands.one(0)?,
+            ::core::clone::Clone::clone(&__args.k),
         )?;
         ::core::result::Result::Ok(
             ::core::iter::FromIterator::from_iter([result_0, result_1]),

@@ -55,33 +55,33 @@ const _: () = {
             (::core::file!(), ::core::line!()),
         );
         fn shape(
-            operands: ::sharding_core::__private::Grouped<
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::TensorMeta,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<::sharding_core::__private::Metas> {
             ::core::result::Result::Err(
                 ::sharding_core::__private::not_compiled("arguments"),
             )
         }
         fn rows(
-            cx: &::sharding_core::__private::RuleCx<'_>,
-            args: &Self,
-            rows: &mut ::sharding_core::__private::Rows,
+            __cx: &::sharding_core::__private::RuleCx<'_>,
+            __args: &Self,
+            __rows: &mut ::sharding_core::__private::Rows,
         ) -> ::sharding_core::__private::Result<()> {
             ::core::result::Result::Err(
                 ::sharding_core::__private::not_compiled("arguments"),
             )
         }
         fn kernel(
-            cx: &mut ::sharding_core::__private::KernelCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::KernelCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 &::sharding_core::__private::LocalArray,
             >,
-            written: &mut [::sharding_core::__private::LocalArray],
-            args: &Self,
+            __written: &mut [::sharding_core::__private::LocalArray],
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::sharding_core::__private::LocalArrays,
         > {
@@ -90,12 +90,12 @@ const _: () = {
             )
         }
         fn stages(
-            cx: &mut ::sharding_core::__private::StageCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::StageCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::Shards,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::std::vec::Vec<::sharding_core::__private::Shards>,
         > {
@@ -103,7 +103,7 @@ const _: () = {
                 ::sharding_core::__private::not_compiled("arguments"),
             )
         }
-        fn cases(cases: &mut ::sharding_core::__private::Cases) {
+        fn cases(__cases: &mut ::sharding_core::__private::Cases) {
             let _ = rule;
         }
     }
@@ -157,7 +157,7 @@ const _: () = {
         linear: &[],
     };
     #[allow(warnings)]
-    async fn __kernel<T>(
+    fn __kernel<T>(
         cx: &mut KernelCx,
         x: LocalArray,
         (a, b): (T, T),
@@ -172,33 +172,33 @@ const _: () = {
             Self,
         >("signature", &[], 1, (::core::file!(), ::core::line!()));
         fn shape(
-            operands: ::sharding_core::__private::Grouped<
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::TensorMeta,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<::sharding_core::__private::Metas> {
             ::core::result::Result::Err(
                 ::sharding_core::__private::not_compiled("signature"),
             )
         }
         fn rows(
-            cx: &::sharding_core::__private::RuleCx<'_>,
-            args: &Self,
-            rows: &mut ::sharding_core::__private::Rows,
+            __cx: &::sharding_core::__private::RuleCx<'_>,
+            __args: &Self,
+            __rows: &mut ::sharding_core::__private::Rows,
         ) -> ::sharding_core::__private::Result<()> {
             ::core::result::Result::Err(
                 ::sharding_core::__private::not_compiled("signature"),
             )
         }
         fn kernel(
-            cx: &mut ::sharding_core::__private::KernelCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::KernelCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 &::sharding_core::__private::LocalArray,
             >,
-            written: &mut [::sharding_core::__private::LocalArray],
-            args: &Self,
+            __written: &mut [::sharding_core::__private::LocalArray],
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::sharding_core::__private::LocalArrays,
         > {
@@ -207,12 +207,12 @@ const _: () = {
             )
         }
         fn stages(
-            cx: &mut ::sharding_core::__private::StageCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::StageCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::Shards,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::std::vec::Vec<::sharding_core::__private::Shards>,
         > {
@@ -220,6 +220,6 @@ const _: () = {
                 ::sharding_core::__private::not_compiled("signature"),
             )
         }
-        fn cases(cases: &mut ::sharding_core::__private::Cases) {}
+        fn cases(__cases: &mut ::sharding_core::__private::Cases) {}
     }
 };

@@ -57,25 +57,25 @@ const _: () = {
             (::core::file!(), ::core::line!()),
         );
         fn shape(
-            operands: ::sharding_core::__private::Grouped<
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::TensorMeta,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<::sharding_core::__private::Metas> {
             ::core::result::Result::Ok(
                 ::sharding_core::__private::IntoMetas::into_metas(
-                    store_shape(operands.one(0)?, operands.one(1)?)?,
+                    store_shape(__operands.one(0)?, __operands.one(1)?)?,
                 ),
             )
         }
         fn rows(
-            cx: &::sharding_core::__private::RuleCx<'_>,
-            args: &Self,
-            rows: &mut ::sharding_core::__private::Rows,
+            __cx: &::sharding_core::__private::RuleCx<'_>,
+            __args: &Self,
+            __rows: &mut ::sharding_core::__private::Rows,
         ) -> ::sharding_core::__private::Result<()> {
             ::sharding_core::__private::literal_rows(
-                cx,
+                __cx,
                 &[
                     ::sharding_core::__private::LiteralRow {
                         operands: &[
@@ -94,39 +94,39 @@ const _: () = {
                         results: &[],
                     },
                 ],
-                rows,
+                __rows,
             );
             ::core::result::Result::Ok(())
         }
         fn kernel(
-            cx: &mut ::sharding_core::__private::KernelCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::KernelCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 &::sharding_core::__private::LocalArray,
             >,
-            written: &mut [::sharding_core::__private::LocalArray],
-            args: &Self,
+            __written: &mut [::sharding_core::__private::LocalArray],
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::sharding_core::__private::LocalArrays,
         > {
-            let [written_0] = ::sharding_core::__private::written(written)?;
-            let () = __kernel(cx, written_0, operands.one(1)?)?;
+            let [written_0] = ::sharding_core::__private::written(__written)?;
+            let () = __kernel(__cx, written_0, __operands.one(1)?)?;
             ::core::result::Result::Ok(::core::iter::FromIterator::from_iter([]))
         }
         fn stages(
-            cx: &mut ::sharding_core::__private::StageCx<'_>,
-            operands: ::sharding_core::__private::Grouped<
+            __cx: &mut ::sharding_core::__private::StageCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
                 '_,
                 ::sharding_core::__private::Shards,
             >,
-            args: &Self,
+            __args: &Self,
         ) -> ::sharding_core::__private::Result<
             ::std::vec::Vec<::sharding_core::__private::Shards>,
         > {
             ::core::result::Result::Err(::sharding_core::__private::no_stages("store"))
         }
-        fn cases(cases: &mut ::sharding_core::__private::Cases) {
-            store_cases(cases);
+        fn cases(__cases: &mut ::sharding_core::__private::Cases) {
+            store_cases(__cases);
         }
     }
     ::sharding_core::__private::inventory::submit! {

@@ -104,6 +104,30 @@ fn softmax_rows(_: &RuleCx<'_>) -> Result<Rows> {
     Ok(rows)
 }
 
+/// Names that generated code might use itself.
+mod names {
+    use super::*;
+
+    #[sharding_rule(rule = rows, shape = operands, cases = cases, stages = args)]
+    pub fn cx(cx: &mut KernelCx, written: &LocalArray, args: usize) -> Result<LocalArray> {
+        cx.reshape(written, &written.shape().without(args))
+    }
+    fn rows(_: &RuleCx<'_>, _: usize) -> Result<Rows> {
+        Ok(Rows::new())
+    }
+    fn operands(x: &TensorMeta, _: usize) -> Result<TensorMeta> {
+        Ok(x.clone())
+    }
+    fn cases(_: &mut Cases) {}
+    fn args(_: &mut StageCx<'_>, x: &Shards, _: usize) -> Result<Shards> {
+        Ok(x.clone())
+    }
+    #[kernel(op = cx, backend = "cuda")]
+    fn written(_: &mut KernelCx, written: &LocalArray) -> Result<LocalArray> {
+        Ok(written.clone())
+    }
+}
+
 #[sharding_rule(["k -> k"])]
 fn it_foreign(cx: &mut KernelCx, x: &LocalArray, k: usize) -> Result<LocalArray>;
 
@@ -152,6 +176,7 @@ fn definitions_say_what_was_declared() {
         [("x", Tensor), ("xs", Many), ("rhs", Scalar), ("bias", Optional), ("dest", Written)]
     );
     assert_eq!((everything.results, def::<it_store>().results), (2, 0));
+    assert_eq!(kinds(def::<names::cx>()), [("written", Tensor)]);
     assert_eq!(def::<r#where>().name, "where");
     assert_eq!(kinds(def::<r#where>())[0].0, "if");
 }
