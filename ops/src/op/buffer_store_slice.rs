@@ -10,14 +10,15 @@ use sharding_core::{DType, Error, ErrorKind, KernelCx, Place, Result, Shape, Ten
 use smallvec::SmallVec;
 
 /// Nothing moves. Each device writes those elements of the source that fall into its part of the destination, so where the
-/// destination is split the source may be Replicated; it may be split alike only on an axis that is stored whole.
+/// destination is split the source may be Replicated. It may be split alike on an axis that is stored whole, then on all
+/// mesh axes that split the destination there: they are one split, and a coarser one has other borders.
 fn rule(cx: &RuleCx<'_>, indices: &[Index]) -> Result<Rows> {
     let mut rows = Rows::new();
-    let Some(destination) = cx.operands.first() else { return Ok(rows) };
+    let [destination, source] = cx.operands else { return Ok(rows) };
     let taken = resolve(&destination.meta.shape, indices)?;
     let (to, from) = (cx.place(0), cx.place(1));
     // The same split, on the source's axis, where the axis is stored whole.
-    let alike = match to.tensor_axis() {
+    let alike = |to: Place| match to.tensor_axis() {
         Some(axis) => taken
             .get(axis)
             .filter(|own| own.is_whole(destination.meta.shape.extent(axis)))
@@ -25,14 +26,25 @@ fn rule(cx: &RuleCx<'_>, indices: &[Index]) -> Result<Rows> {
             .map(|axis| to.on_axis(axis)),
         None => Some(to),
     };
-    let fits = Some(from) == alike
-        || from == Place::Unknown
-        || to == Place::Unknown
-        || (from == Place::Replicated && to.tensor_axis().is_some());
+    let everywhere = |fits: &dyn Fn(Place, Place) -> bool| {
+        let pairs = || destination.places.iter().zip(&source.places).map(|(to, from)| (*to, *from));
+        pairs().filter(|(other, _)| other.tensor_axis() == to.tensor_axis()).all(|(to, from)| fits(to, from))
+    };
+    let fits = if from == Place::Unknown || to == Place::Unknown {
+        true
+    } else if to.tensor_axis().is_some() {
+        everywhere(&|_, from| from == Place::Replicated) || everywhere(&|to, from| alike(to) == Some(from))
+    } else {
+        from == to
+    };
     if !fits {
-        let wanted = match (to.tensor_axis(), alike) {
+        let wanted = match (to.tensor_axis(), alike(to)) {
             (Some(_), None) => "Replicated".to_owned(),
-            (Some(_), Some(alike)) => format!("Replicated or {alike}"),
+            (Some(_), Some(alike)) => {
+                format!(
+                    "Replicated, or {alike} like the destination on every mesh axis that splits it there,"
+                )
+            }
             _ => to.to_string(),
         };
         let example = if to.is_partial() { to } else { Place::Replicated };
