@@ -165,8 +165,9 @@ impl Call<'_> {
             match next {
                 Some(array) => all.push(array),
                 None => {
-                    return Err(Error::new(ErrorKind::Internal, "a collective made too few shards")
-                        .with_op(self.op));
+                    return Err(
+                        Error::new(ErrorKind::Internal, "a collective made too few shards").with_op(self.op)
+                    );
                 }
             }
         }

@@ -21,9 +21,8 @@ pub(super) fn between(program: &mut Program, cost: &dyn CostModel) -> Result<()>
             return Err(unknown(&source, &target, axis, layout.mesh()));
         }
     }
-    let parts = |layout: &TensorLayout, axis: usize, place: Place| {
-        place.is_partial() && layout.mesh().size(axis) > 1
-    };
+    let parts =
+        |layout: &TensorLayout, axis: usize, place: Place| place.is_partial() && layout.mesh().size(axis) > 1;
     if let Some(axis) =
         target.places().iter().enumerate().position(|(axis, place)| parts(&target, axis, *place))
     {
@@ -44,30 +43,25 @@ pub(super) fn between(program: &mut Program, cost: &dyn CostModel) -> Result<()>
         return Ok(());
     }
     // Combined in whole, or each device a piece along some tensor axis: half the bytes, and a move needs no whole.
-    let options =
-        (0..source.shape().len()).map(sharded).chain([Place::Replicated]).filter_map(|place| {
-            let mut places = Places::from_slice(source.places());
-            for axis in &partial {
-                if let Some(slot) = places.get_mut(*axis) {
-                    *slot = place;
-                }
+    let options = (0..source.shape().len()).map(sharded).chain([Place::Replicated]).filter_map(|place| {
+        let mut places = Places::from_slice(source.places());
+        for axis in &partial {
+            if let Some(slot) = places.get_mut(*axis) {
+                *slot = place;
             }
-            let mapping = DeviceMapping::new(source.mesh(), places).ok()?;
-            let reduced =
-                source.with_mapping(mapping.with_memory_kind(source.mapping().memory_kind())).ok()?;
-            let mut steps = Program::search(&source, &reduced, cost).ok()?;
-            steps.push_move(&reduced, &target, received(&reduced, &target), cost);
-            steps.cost = steps.steps.iter().map(|step| step.cost).sum();
-            Some(steps)
-        });
+        }
+        let mapping = DeviceMapping::new(source.mesh(), places).ok()?;
+        let reduced = source.with_mapping(mapping.with_memory_kind(source.mapping().memory_kind())).ok()?;
+        let mut steps = Program::search(&source, &reduced, cost).ok()?;
+        steps.push_move(&reduced, &target, received(&reduced, &target), cost);
+        steps.cost = steps.steps.iter().map(|step| step.cost).sum();
+        Some(steps)
+    });
     let best = options.min_by(|a, b| a.cost.total_cmp(&b.cost));
     match best {
         Some(best) => program.steps = best.steps,
         None => {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                format!("{} has no reduced form", source.mapping()),
-            ));
+            return Err(Error::new(ErrorKind::Internal, format!("{} has no reduced form", source.mapping())));
         }
     }
     debug_assert!(program.steps.last().is_some_and(|step| step.kind == StepKind::Move));
@@ -92,7 +86,8 @@ pub(super) fn received(source: &TensorLayout, target: &TensorLayout) -> f64 {
     if kind(from) != kind(to) || from.num_devices() > MAX_DEVICES || to.num_devices() > MAX_DEVICES {
         return largest();
     }
-    let at: FxHashMap<_, _> = from.devices().enumerate().map(|(position, device)| (device, position)).collect();
+    let at: FxHashMap<_, _> =
+        from.devices().enumerate().map(|(position, device)| (device, position)).collect();
     let one = |position: usize| {
         let new = target.region(position);
         let gets: usize = new.iter().map(|ranges| total(ranges)).product();

@@ -21,7 +21,8 @@ pub(crate) fn overlap(old: &[Range<usize>], new: &[Range<usize>]) -> SmallVec<[R
         for b in new {
             let (start, end) = (a.start.max(b.start), a.end.min(b.end));
             if start < end {
-                let run = Run { from: from + start - a.start, into: into + start - b.start, len: end - start };
+                let run =
+                    Run { from: from + start - a.start, into: into + start - b.start, len: end - start };
                 match runs.last_mut() {
                     Some(last) if last.from + last.len == run.from && last.into + last.len == run.into => {
                         last.len += run.len;

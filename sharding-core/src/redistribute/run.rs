@@ -128,7 +128,13 @@ fn through_host(
 }
 
 /// Reads a view and writes it into row-major bytes of a larger array at an index.
-fn paste(from: &dyn Backend, view: &LocalArray, start: &[usize], shape: &Shape, into: &mut [u8]) -> Result<()> {
+fn paste(
+    from: &dyn Backend,
+    view: &LocalArray,
+    start: &[usize],
+    shape: &Shape,
+    into: &mut [u8],
+) -> Result<()> {
     let size = view.dtype().size();
     let mut bytes = vec![0; view.bytes()];
     from.read(view, &mut bytes)?;
@@ -139,7 +145,8 @@ fn paste(from: &dyn Backend, view: &LocalArray, start: &[usize], shape: &Shape, 
     }
     let mut at: SmallVec<[usize; 4]> = SmallVec::from_elem(0, view.shape().len());
     for chunk in bytes.chunks_exact(row) {
-        let flat = at.iter().zip(start).zip(&strides).map(|((i, start), stride)| (i + start) * *stride as usize);
+        let flat =
+            at.iter().zip(start).zip(&strides).map(|((i, start), stride)| (i + start) * *stride as usize);
         let first = flat.sum::<usize>() * size;
         if let Some(slot) = into.get_mut(first..first + row) {
             slot.copy_from_slice(chunk);

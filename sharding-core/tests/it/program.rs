@@ -149,7 +149,8 @@ fn check_program(source: &TensorLayout, target: &TensorLayout) {
         at = &step.target;
         // Replicated on the way only where source or target is not split, or beside a mesh axis that one of them does not
         // split.
-        let replicated = [source, target].iter().any(|layout| layout.places().iter().any(|place| [R, P].contains(place)));
+        let replicated =
+            [source, target].iter().any(|layout| layout.places().iter().any(|place| [R, P].contains(place)));
         let excused = at.places().iter().enumerate().all(|(axis, place)| {
             let splits = |layout: &TensorLayout| layout.places()[axis].tensor_axis().is_some();
             *place != R || !splits(source) || !splits(target) || replicated

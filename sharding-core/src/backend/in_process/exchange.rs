@@ -176,10 +176,8 @@ fn joined(pieces: &Pieces, shape: &Shape) -> Option<LocalArray> {
     };
     let origin = place(meta, start);
     let fits = pieces.iter().skip(1).all(|(piece, start)| {
-        std::ptr::addr_eq(
-            std::sync::Arc::as_ptr(piece.storage()),
-            std::sync::Arc::as_ptr(first.storage()),
-        ) && piece.meta().strides == meta.strides
+        std::ptr::addr_eq(std::sync::Arc::as_ptr(piece.storage()), std::sync::Arc::as_ptr(first.storage()))
+            && piece.meta().strides == meta.strides
             && place(piece.meta(), start) == origin
     });
     if !fits {

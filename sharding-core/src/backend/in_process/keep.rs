@@ -22,7 +22,11 @@ impl Call<'_> {
         for (i, position) in self.positions.iter().enumerate() {
             let shard = self.shard(*position)?;
             kept.push(shard.clone());
-            let changed = self.step.axes.iter().filter(|axis| source.mapping().place(**axis) != target.mapping().place(**axis));
+            let changed = self
+                .step
+                .axes
+                .iter()
+                .filter(|axis| source.mapping().place(**axis) != target.mapping().place(**axis));
             let keeps = changed.clone().all(|axis| {
                 source.mapping().place(*axis) != Place::Replicated || mesh.coord(*position, *axis) == 0
             });
@@ -44,7 +48,8 @@ impl Call<'_> {
         }
         self.fill(by, &mut fills)?;
         for (i, want) in &wanted {
-            let (Want::Piece(fill), Some(position), Some(slot)) = (*want, self.positions.get(*i), kept.get(*i))
+            let (Want::Piece(fill), Some(position), Some(slot)) =
+                (*want, self.positions.get(*i), kept.get(*i))
             else {
                 continue;
             };

@@ -113,7 +113,11 @@ impl Call<'_> {
             new.iter().map(|ranges| ranges.iter().map(|range| range.len()).sum::<usize>()).collect();
         let mut into = self.alloc(device, part.dtype(), &shape)?;
         if into.elements() > 0 {
-            self.backend.copy(&mut [crate::backend::Move { op: self.op, pieces: &pieces, into: &mut into }])?;
+            self.backend.copy(&mut [crate::backend::Move {
+                op: self.op,
+                pieces: &pieces,
+                into: &mut into,
+            }])?;
         }
         Ok(into)
     }
@@ -137,8 +141,7 @@ impl Call<'_> {
             };
             let a = self.combine(by, jobs, &half(0..left), left)?;
             let b = self.combine(by, jobs, &half(left..n), n - left)?;
-            let pairs: SmallVec<[&LocalArray; 8]> =
-                a.iter().zip(&b).flat_map(|(a, b)| [a, b]).collect();
+            let pairs: SmallVec<[&LocalArray; 8]> = a.iter().zip(&b).flat_map(|(a, b)| [a, b]).collect();
             return self.combine(by, jobs, &pairs, 2);
         };
         let mut made: SmallVec<[LocalArray; 2]> = SmallVec::with_capacity(jobs.len());
