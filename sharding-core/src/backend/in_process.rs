@@ -4,7 +4,7 @@ mod exchange;
 mod keep;
 mod reduce;
 
-pub(crate) use exchange::{Pieces, pieces_of};
+pub(crate) use exchange::pieces_of;
 
 use super::{Backend, Collectives, LocalArray, LocalArrays, LocalMeta, Positions, Step, StepKind, Support};
 use crate::tensor::device_at;
