@@ -1,13 +1,456 @@
-//! Dispatch.
-use crate::op::Op;
-use crate::{Operand, Result, Results};
+//! Dispatch: layouts, plan (cached), redistribution, local kernels on all addressable devices, results.
 
-/// Runs an op.
+use crate::backend::{LocalArray, LocalArrays, Move};
+use crate::op::{Grouped, Groups, KeyWriter, Op, OpArgs, OpDef};
+use crate::plan::{CallPlan, Key, KeyOperand, PlanCache};
+use crate::record::Call;
+use crate::rule::Role;
+use crate::{
+    Device, Error, ErrorKind, KernelCx, Operand, Place, Result, Results, Scalar, Scope, StageCx, Tensor,
+    TensorBuffer, bail,
+};
+use smallvec::SmallVec;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::Arc;
+
+thread_local! {
+    static CACHE: RefCell<PlanCache> = RefCell::new(PlanCache::default());
+    /// The outermost op that runs on this thread, and where it was called.
+    static OUTERMOST: Cell<Option<(&'static str, &'static Location<'static>)>> = const { Cell::new(None) };
+}
+
+/// Runs an op: what the function that `#[sharding_rule]` makes calls.
 ///
 /// # Errors
-/// What shape function, rule, planner, redistribution or kernel say.
+/// What shape function, rule, planner, redistribution, kernel or recorder say, with the op and its operands.
 #[track_caller]
 pub fn dispatch<O: Op>(operands: &mut [Operand<'_>], args: O::Args) -> Result<Results> {
-    let _ = (operands, args);
-    todo!()
+    run(O::DEF, operands, &args, Location::caller())
+}
+
+/// [`dispatch`] of an op that is known at run time only; `args` must be of the op's type.
+///
+/// # Errors
+/// As [`dispatch`].
+#[track_caller]
+pub fn dispatch_dyn(def: &'static OpDef, operands: &mut [Operand<'_>], args: &dyn OpArgs) -> Result<Results> {
+    run(def, operands, args, Location::caller())
+}
+
+/// The plan of a call, from the cache or made now, without running it.
+///
+/// # Errors
+/// What shape function, rule and planner say.
+#[track_caller]
+pub fn plan_call(def: &'static OpDef, operands: &[Operand<'_>], args: &dyn OpArgs) -> Result<Arc<CallPlan>> {
+    let at = Location::caller();
+    let call = Flat::new(operands);
+    planned(def, &call, args, &Scope::current()).map_err(|error| located(error, def, operands, at))
+}
+
+/// Forgets all cached plans of this thread, for measurements.
+pub fn clear_plan_cache() {
+    CACHE.with(|cache| cache.borrow_mut().clear());
+}
+
+/// The operands of a call, flat: those with a lifetime of their own, and all of them as plans depend on them.
+struct Flat<'a, 'b> {
+    groups: SmallVec<[u16; 4]>,
+    operands: SmallVec<[FlatOperand<'a>; 4]>,
+    keys: SmallVec<[KeyOperand<'b>; 4]>,
+}
+
+#[derive(Clone, Copy)]
+enum FlatOperand<'a> {
+    Tensor(&'a Tensor),
+    Scalar(Scalar),
+    Written,
+}
+
+impl<'a: 'b, 'b> Flat<'a, 'b> {
+    fn new(operands: &'b [Operand<'a>]) -> Self {
+        let mut flat = Self { groups: SmallVec::new(), operands: SmallVec::new(), keys: SmallVec::new() };
+        for operand in operands {
+            let before = flat.operands.len();
+            match operand {
+                Operand::Tensor(tensor) | Operand::Optional(Some(tensor)) => flat.tensor(tensor),
+                Operand::Optional(None) => {}
+                Operand::Many(tensors) => tensors.iter().for_each(|tensor| flat.tensor(tensor)),
+                Operand::Scalar(value) => flat.push(FlatOperand::Scalar(*value), KeyOperand::Scalar),
+                Operand::Written(buffer) => {
+                    flat.push(FlatOperand::Written, KeyOperand::Written(buffer.tensor_layout()))
+                }
+            }
+            flat.groups.push(u16::try_from(flat.operands.len() - before).unwrap_or(u16::MAX));
+        }
+        flat
+    }
+
+    fn tensor(&mut self, tensor: &'a Tensor) {
+        self.push(FlatOperand::Tensor(tensor), KeyOperand::Tensor(tensor.layout()));
+    }
+
+    fn push(&mut self, operand: FlatOperand<'a>, key: KeyOperand<'b>) {
+        self.operands.push(operand);
+        self.keys.push(key);
+    }
+}
+
+/// Adds op and operands to an error.
+fn located(
+    error: Error,
+    def: &'static OpDef,
+    operands: &[Operand<'_>],
+    at: &'static Location<'static>,
+) -> Error {
+    let call = Flat::new(operands);
+    let text = |(i, operand): (usize, &KeyOperand<'_>)| {
+        let name = def.operand_name(Groups(&call.groups), i);
+        match operand {
+            KeyOperand::Tensor(layout) | KeyOperand::Written(layout) => format!("{name}: {layout}"),
+            KeyOperand::Scalar => format!("{name}: a number"),
+        }
+    };
+    error.with_op(def.name).with_operands(call.keys.iter().enumerate().map(text)).with_location(at)
+}
+
+fn planned(
+    def: &'static OpDef,
+    call: &Flat<'_, '_>,
+    args: &dyn OpArgs,
+    scope: &Scope,
+) -> Result<Arc<CallPlan>> {
+    if call.groups.len() != def.operands.len() {
+        bail!(Argument, "{} operands were passed, the op takes {}", call.groups.len(), def.operands.len());
+    }
+    let mut words = KeyWriter::new();
+    args.key(&mut words);
+    let key = Key {
+        def,
+        scope: scope.plan_key(),
+        args: &words,
+        groups: Groups(&call.groups),
+        operands: &call.keys,
+    };
+    if let Some(plan) = CACHE.with(|cache| cache.borrow_mut().get(&key)) {
+        return Ok(plan);
+    }
+    // Rules and shape functions are foreign code too.
+    let made = guarded(|| CallPlan::new(def, key.groups, &call.keys, args, scope))?;
+    let plan = Arc::new(made);
+    CACHE.with(|cache| cache.borrow_mut().insert(&key, plan.clone()));
+    Ok(plan)
+}
+
+/// Runs foreign code; a panic becomes an error.
+fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
+        let message = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned());
+        Err(Error::new(ErrorKind::Kernel, format!("the op's code panicked: {message}")))
+    })
+}
+
+/// Restores the outermost call on all ways out.
+struct Outermost(Option<(&'static str, &'static Location<'static>)>);
+
+impl Outermost {
+    fn enter(op: &'static str, at: &'static Location<'static>) -> Self {
+        let outer = OUTERMOST.get();
+        if outer.is_none() {
+            OUTERMOST.set(Some((op, at)));
+        }
+        Self(outer)
+    }
+}
+
+impl Drop for Outermost {
+    fn drop(&mut self) {
+        OUTERMOST.set(self.0);
+    }
+}
+
+fn run(
+    def: &'static OpDef,
+    operands: &mut [Operand<'_>],
+    args: &dyn OpArgs,
+    at: &'static Location<'static>,
+) -> Result<Results> {
+    let scope = Scope::current();
+    let outermost = Outermost::enter(def.name, at);
+    let _span = tracing::trace_span!("op", name = def.name).entered();
+    let ready = ready(def, operands, args, &scope, at);
+    let (plan, inputs, tensors) = ready.map_err(|error| located(error, def, operands, at))?;
+    let mut written: Written<'_> = SmallVec::new();
+    for operand in operands.iter_mut() {
+        if let Operand::Written(buffer) = operand {
+            let shards = buffer.take();
+            written.push((buffer, shards));
+        }
+    }
+    let outcome = execute(def, &plan, &inputs, &mut written, args.as_any());
+    for (buffer, shards) in written {
+        buffer.put(shards);
+    }
+    let outputs = outcome.map_err(|error| located(error, def, operands, at))?;
+    let wrap = |(layout, shards): (&crate::TensorLayout, LocalArrays)| {
+        Tensor::from_checked(layout.clone(), plan.positions.clone(), shards)
+    };
+    let results: SmallVec<[Tensor; 2]> = plan.results.iter().zip(outputs).map(wrap).collect();
+    if let Some(recorder) = scope.recorder()
+        && outermost.0.is_none()
+    {
+        let tensors: SmallVec<[&Tensor; 4]> = tensors
+            .iter()
+            .filter_map(
+                |operand| if let FlatOperand::Tensor(tensor) = operand { Some(*tensor) } else { None },
+            )
+            .collect();
+        recorder.record(&Call { def, operands: &tensors, args, results: &results, cost: plan.plan.cost })?;
+    }
+    Ok(Results::new(results))
+}
+
+type Ready<'a> = (Arc<CallPlan>, Inputs<'a>, SmallVec<[FlatOperand<'a>; 4]>);
+
+/// Plan and moved inputs: all that reads the operands, before buffers among them are written.
+fn ready<'a>(
+    def: &'static OpDef,
+    operands: &[Operand<'a>],
+    args: &dyn OpArgs,
+    scope: &Scope,
+    at: &'static Location<'static>,
+) -> Result<Ready<'a>> {
+    let call = Flat::new(operands);
+    let plan = planned(def, &call, args, scope)?;
+    if let Some(report) = &plan.warning {
+        warn(def.name, report, at);
+    }
+    let inputs = inputs(def, &plan, &call.operands)?;
+    Ok((plan, inputs, call.operands))
+}
+
+fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
+    match OUTERMOST.get() {
+        Some((outer, outer_at)) if outer != op => {
+            tracing::warn!("{report}\n  called by {outer} at {}:{}", outer_at.file(), outer_at.line());
+        }
+        _ => tracing::warn!("{report}\n  at {}:{}", at.file(), at.line()),
+    }
+}
+
+/// The local arrays of an operand where the kernels run.
+enum Input<'a> {
+    /// It did not move.
+    Present(&'a LocalArrays),
+    /// It was moved or made for this call.
+    Made(LocalArrays),
+}
+
+impl Input<'_> {
+    fn arrays(&self) -> &LocalArrays {
+        match self {
+            Input::Present(arrays) => arrays,
+            Input::Made(arrays) => arrays,
+        }
+    }
+}
+
+/// The inputs of a call; written operands are absent.
+type Inputs<'a> = SmallVec<[Input<'a>; 4]>;
+
+fn inputs<'a>(def: &'static OpDef, plan: &CallPlan, operands: &[FlatOperand<'a>]) -> Result<Inputs<'a>> {
+    let mut inputs = SmallVec::new();
+    for (i, operand) in operands.iter().enumerate() {
+        let program = plan.moves.get(i).and_then(Option::as_deref);
+        let single = plan.roles.get(i) == Some(&Role::Single);
+        inputs.push(match (*operand, program) {
+            (FlatOperand::Written, _) => continue,
+            (FlatOperand::Tensor(tensor), Some(program)) => {
+                Input::Made(program.run(def.name, tensor.shards().clone())?)
+            }
+            (FlatOperand::Tensor(tensor), None) if single => Input::Made(spread(def.name, plan, tensor)?),
+            (FlatOperand::Tensor(tensor), None) => Input::Present(tensor.shards()),
+            (FlatOperand::Scalar(value), _) => Input::Made(number(plan, i, value)?),
+        });
+    }
+    Ok(inputs)
+}
+
+/// A one-device tensor on every device of the op's mesh.
+fn spread(op: &'static str, plan: &CallPlan, tensor: &Tensor) -> Result<LocalArrays> {
+    let Some(whole) = tensor.shards().first() else {
+        bail!(Process, "the one device of {} is not addressable in this process", tensor.layout());
+    };
+    plan.devices.iter().map(|device| bring(op, plan, whole, *device)).collect()
+}
+
+fn bring(op: &'static str, plan: &CallPlan, whole: &LocalArray, device: Device) -> Result<LocalArray> {
+    let from = whole.device();
+    if from.kind == device.kind && plan.backend.shares_memory(from, device) {
+        return Ok(whole.clone());
+    }
+    let mut copy = plan.backend.alloc(device, whole.dtype(), whole.shape())?;
+    if from.kind == device.kind {
+        let pieces = [(whole.clone(), SmallVec::from_elem(0, whole.shape().len()))];
+        plan.backend.copy(&mut [Move { op, pieces: &pieces, into: &mut copy }])?;
+    } else {
+        let mut bytes = vec![0; whole.bytes()];
+        crate::backend::backend_of(from.kind)?.read(whole, &mut bytes)?;
+        plan.backend.write(&bytes, &mut copy)?;
+    }
+    Ok(copy)
+}
+
+/// A number on every device; where its row is Partial, only the first device along those axes holds it.
+fn number(plan: &CallPlan, operand: usize, value: Scalar) -> Result<LocalArrays> {
+    let Some(layout) = plan.operands.get(operand) else { bail!(Internal, "no operand {operand}") };
+    let bytes_of = |value: Scalar| {
+        value.to_bytes(layout.dtype()).ok_or_else(|| {
+            Error::new(ErrorKind::DType, format!("the number {value} is no {}", layout.dtype()))
+                .with_fix("use a number of the tensor's dtype")
+        })
+    };
+    let own = bytes_of(value)?;
+    let mut arrays = LocalArrays::new();
+    for (position, device) in plan.positions.iter().zip(&plan.devices) {
+        let others = layout
+            .places()
+            .iter()
+            .enumerate()
+            .find(|(axis, place)| place.is_partial() && plan.mesh.coord(*position, *axis) != 0);
+        let twin = arrays.last().filter(|last: &&LocalArray| {
+            others.is_none()
+                && plan.plan_has_no_partial(operand)
+                && plan.backend.shares_memory(last.device(), *device)
+        });
+        if let Some(twin) = twin {
+            let twin = twin.clone();
+            arrays.push(twin);
+            continue;
+        }
+        let mut array = plan.backend.alloc(*device, layout.dtype(), layout.shape())?;
+        match others.and_then(|(_, place)| place.reduce_op()) {
+            Some(op) => plan.backend.write(&bytes_of(op.identity(layout.dtype()))?, &mut array)?,
+            None => plan.backend.write(&own, &mut array)?,
+        }
+        arrays.push(array);
+    }
+    Ok(arrays)
+}
+
+impl CallPlan {
+    fn plan_has_no_partial(&self, operand: usize) -> bool {
+        self.operands
+            .get(operand)
+            .is_some_and(|layout| !layout.places().iter().any(|place| Place::is_partial(*place)))
+    }
+}
+
+/// The buffers that the op writes, with their local arrays taken out.
+type Written<'a> = SmallVec<[(&'a mut TensorBuffer, LocalArrays); 1]>;
+
+/// Runs the kernels; the outer list is by result, the inner by position.
+fn execute(
+    def: &'static OpDef,
+    plan: &CallPlan,
+    inputs: &Inputs<'_>,
+    written: &mut Written<'_>,
+    args: &dyn Any,
+) -> Result<SmallVec<[LocalArrays; 2]>> {
+    let groups: SmallVec<[u16; 4]> = input_groups(plan, def);
+    let mut outputs: SmallVec<[LocalArrays; 2]> = plan.results.iter().map(|_| LocalArrays::new()).collect();
+    if !plan.staged.is_empty() {
+        let mut cx = StageCx::new(
+            plan.backend.as_ref(),
+            def.name,
+            &plan.positions,
+            &plan.operands,
+            &plan.results,
+            &plan.staged,
+        );
+        let shards: SmallVec<[LocalArrays; 4]> = inputs.iter().map(|input| input.arrays().clone()).collect();
+        let staged = guarded(|| (def.stages)(&mut cx, Grouped::new(&shards, Groups(&groups)), args))?;
+        outputs = staged.into_iter().collect();
+        return check(plan, outputs);
+    }
+    for (i, (position, device)) in plan.positions.iter().zip(&plan.devices).enumerate() {
+        let twin = plan.twins.get(i).copied().unwrap_or(i);
+        let at = |k: usize| -> SmallVec<[&LocalArray; 4]> {
+            inputs.iter().filter_map(|input| input.arrays().get(k)).collect()
+        };
+        let arrays = at(i);
+        if twin != i && written.is_empty() && arrays.iter().zip(at(twin)).all(|(a, b)| a.same_as(b)) {
+            for output in &mut outputs {
+                if let Some(done) = output.get(twin).cloned() {
+                    output.push(done);
+                }
+            }
+            continue;
+        }
+        let mut cx =
+            KernelCx::new(plan.backend.as_ref(), def.name, *device, *position, &plan.operands, &plan.results);
+        let mut own: SmallVec<[LocalArray; 1]> = SmallVec::new();
+        for (_, shards) in written.iter_mut() {
+            // Taken out, so that the kernel is the only holder where nobody has a snapshot.
+            if i < shards.len() {
+                own.push(shards.remove(i));
+            }
+        }
+        let made = guarded(|| (plan.kernel)(&mut cx, Grouped::new(&arrays, Groups(&groups)), &mut own, args));
+        for ((_, shards), array) in written.iter_mut().zip(own) {
+            shards.insert(i, array);
+        }
+        let made = made?;
+        if made.len() != outputs.len() {
+            bail!(
+                Kernel,
+                "the kernel gave {} results, the op is declared with {}",
+                made.len(),
+                outputs.len()
+            );
+        }
+        for (output, array) in outputs.iter_mut().zip(made) {
+            output.push(array);
+        }
+    }
+    check(plan, outputs)
+}
+
+/// How many of the arrays a kernel gets belong to each declared operand.
+fn input_groups(plan: &CallPlan, def: &OpDef) -> SmallVec<[u16; 4]> {
+    plan.groups
+        .iter()
+        .zip(def.operands)
+        .map(|(n, operand)| if operand.kind == crate::op::OperandKind::Written { 0 } else { *n })
+        .collect()
+}
+
+/// Every shard has the size of its label: a rule that says otherwise is wrong, and must not go on silently.
+fn check(plan: &CallPlan, outputs: SmallVec<[LocalArrays; 2]>) -> Result<SmallVec<[LocalArrays; 2]>> {
+    for ((layout, shapes), arrays) in plan.results.iter().zip(&plan.shapes).zip(&outputs) {
+        if arrays.len() != plan.positions.len() {
+            bail!(Kernel, "{} shards were made for {} devices", arrays.len(), plan.positions.len());
+        }
+        for ((array, shape), position) in arrays.iter().zip(shapes).zip(plan.positions.iter()) {
+            let fits =
+                shape.as_ref().is_none_or(|shape| shape == array.shape()) && array.dtype() == layout.dtype();
+            if !fits {
+                let want = shape.clone().unwrap_or_default();
+                bail!(
+                    Kernel,
+                    "device {position} made {}{} where its share of {layout} is {}{want}: the rule or the kernel is wrong; check_rule finds which",
+                    array.dtype(),
+                    array.shape(),
+                    layout.dtype()
+                );
+            }
+        }
+    }
+    Ok(outputs)
 }

@@ -1,2 +1,144 @@
-//! Stub.
-pub(crate) struct PlanCache;
+//! The plan cache: one per thread, so that a hit takes no lock.
+
+use super::call::CallPlan;
+use crate::TensorLayout;
+use crate::op::{Groups, KeyWriter, OpDef};
+use rustc_hash::{FxBuildHasher, FxHasher};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Plans per generation; two generations are kept, so a thread holds at most twice as many.
+const GENERATION: usize = 2048;
+
+/// One operand as a plan depends on it.
+#[derive(Clone, Copy)]
+pub(crate) enum KeyOperand<'a> {
+    Tensor(&'a TensorLayout),
+    Written(&'a TensorLayout),
+    Scalar,
+}
+
+impl KeyOperand<'_> {
+    fn layout(&self) -> Option<&TensorLayout> {
+        match self {
+            Self::Tensor(layout) | Self::Written(layout) => Some(layout),
+            Self::Scalar => None,
+        }
+    }
+    fn is_written(&self) -> bool {
+        matches!(self, Self::Written(_))
+    }
+}
+
+/// What a plan depends on: all that rule and shape function receive, and what is in force.
+pub(crate) struct Key<'a> {
+    pub(crate) def: &'static OpDef,
+    pub(crate) scope: [u64; 4],
+    pub(crate) args: &'a KeyWriter,
+    pub(crate) groups: Groups<'a>,
+    pub(crate) operands: &'a [KeyOperand<'a>],
+}
+
+impl Key<'_> {
+    fn hash(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.def.name.hash(&mut hasher);
+        self.scope.hash(&mut hasher);
+        self.args.words().hash(&mut hasher);
+        self.groups.0.hash(&mut hasher);
+        for operand in self.operands {
+            match operand {
+                KeyOperand::Tensor(layout) => hasher.write_u64(layout.hash64()),
+                KeyOperand::Written(layout) => hasher.write_u64(!layout.hash64()),
+                KeyOperand::Scalar => hasher.write_u64(0),
+            }
+        }
+        hasher.finish()
+    }
+}
+
+struct Entry {
+    name: &'static str,
+    scope: [u64; 4],
+    args: KeyWriter,
+    groups: SmallVec<[u16; 4]>,
+    /// `None` is a number; the flag says written.
+    operands: SmallVec<[(Option<TensorLayout>, bool); 4]>,
+    plan: Arc<CallPlan>,
+}
+
+impl Entry {
+    fn matches(&self, key: &Key<'_>) -> bool {
+        self.name == key.def.name
+            && self.scope == key.scope
+            && self.args == *key.args
+            && self.groups.as_slice() == key.groups.0
+            && self.operands.len() == key.operands.len()
+            && self.operands.iter().zip(key.operands).all(|((layout, written), operand)| {
+                *written == operand.is_written()
+                    && match (layout, operand.layout()) {
+                        (Some(a), Some(b)) => a.plans_like(b),
+                        (a, b) => a.is_none() && b.is_none(),
+                    }
+            })
+    }
+}
+
+type Generation = HashMap<u64, SmallVec<[Entry; 1]>, FxBuildHasher>;
+
+/// Plans by what they depend on. Full generations grow old, and are dropped when the next one is full.
+#[derive(Default)]
+pub(crate) struct PlanCache {
+    young: Generation,
+    old: Generation,
+}
+
+impl PlanCache {
+    /// The plan of an equal call.
+    pub(crate) fn get(&mut self, key: &Key<'_>) -> Option<Arc<CallPlan>> {
+        let hash = key.hash();
+        if let Some(entry) =
+            self.young.get(&hash).and_then(|bucket| bucket.iter().find(|entry| entry.matches(key)))
+        {
+            return Some(entry.plan.clone());
+        }
+        let bucket = self.old.get_mut(&hash)?;
+        let at = bucket.iter().position(|entry| entry.matches(key))?;
+        let entry = bucket.swap_remove(at);
+        let plan = entry.plan.clone();
+        self.keep(hash, entry);
+        Some(plan)
+    }
+
+    /// Keeps a plan.
+    pub(crate) fn insert(&mut self, key: &Key<'_>, plan: Arc<CallPlan>) {
+        let entry = Entry {
+            name: key.def.name,
+            scope: key.scope,
+            args: key.args.clone(),
+            groups: key.groups.0.into(),
+            operands: key
+                .operands
+                .iter()
+                .map(|operand| (operand.layout().cloned(), operand.is_written()))
+                .collect(),
+            plan,
+        };
+        self.keep(key.hash(), entry);
+    }
+
+    fn keep(&mut self, hash: u64, entry: Entry) {
+        if self.young.len() >= GENERATION {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.entry(hash).or_default().push(entry);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+}

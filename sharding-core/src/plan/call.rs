@@ -1,0 +1,296 @@
+//! The plan of one call: rows, redistributions, and all that dispatch then needs without asking again.
+
+use super::cache::KeyOperand;
+use super::{Mode, Plan, PlanRequest, plan, trace};
+use crate::backend::{Backend, Positions};
+use crate::mapping::Places;
+use crate::op::{ErasedKernel, Groups, OpArgs, OpDef, Registry};
+use crate::redistribute::Program;
+use crate::rule::{Role, RuleOperand};
+use crate::tensor::{device_at, resolve};
+use crate::{
+    DType, Device, DeviceMapping, DeviceMesh, Error, ErrorKind, Metas, Place, Region, Result, Scope, Shape,
+    TensorLayout, TensorMeta, bail,
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A planned call; see [`crate::plan_call`].
+pub struct CallPlan {
+    pub(crate) plan: Plan,
+    pub(crate) mesh: DeviceMesh,
+    pub(crate) backend: &'static Arc<dyn Backend>,
+    pub(crate) positions: Positions,
+    pub(crate) devices: SmallVec<[Device; 2]>,
+    pub(crate) roles: SmallVec<[Role; 4]>,
+    pub(crate) groups: SmallVec<[u16; 4]>,
+    pub(crate) operands: SmallVec<[TensorLayout; 4]>,
+    pub(crate) moves: SmallVec<[Option<Box<Program>>; 4]>,
+    pub(crate) results: SmallVec<[TensorLayout; 2]>,
+    /// The local shape of every result at every position, `None` where a placement is Unknown.
+    pub(crate) shapes: Vec<SmallVec<[Option<Shape>; 2]>>,
+    /// For each position the first one with the same regions of everything and shared memory: equal work if the
+    /// inputs are the same too.
+    pub(crate) twins: SmallVec<[usize; 2]>,
+    pub(crate) kernel: ErasedKernel,
+    /// The mesh axes with staged rows.
+    pub(crate) staged: SmallVec<[usize; 2]>,
+    /// The report, in mode Warn where something moves.
+    pub(crate) warning: Option<Box<str>>,
+}
+
+impl CallPlan {
+    /// The chosen rows, their cost, and which operands move.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+    /// The layout that each operand has when the kernel runs, on the op's mesh.
+    pub fn operands(&self) -> &[TensorLayout] {
+        &self.operands
+    }
+    /// The redistribution of each operand that moves.
+    pub fn moves(&self) -> impl Iterator<Item = Option<&Program>> {
+        self.moves.iter().map(Option::as_deref)
+    }
+    /// The layout of each result.
+    pub fn results(&self) -> &[TensorLayout] {
+        &self.results
+    }
+    /// The op's mesh.
+    pub fn mesh(&self) -> &DeviceMesh {
+        &self.mesh
+    }
+
+    /// Plans a call from what it depends on.
+    pub(crate) fn new(
+        def: &'static OpDef,
+        groups: Groups<'_>,
+        operands: &[KeyOperand<'_>],
+        args: &dyn OpArgs,
+        scope: &Scope,
+    ) -> Result<Self> {
+        scope.check()?;
+        let registry = Registry::get()?;
+        let mesh = op_mesh(def, groups, operands)?;
+        let scalar = scalar_dtype(def, groups, operands)?;
+        let rule_operands: SmallVec<[RuleOperand; 4]> =
+            operands.iter().map(|operand| rule_operand(operand, &mesh, scalar)).collect();
+        let metas: SmallVec<[TensorMeta; 4]> =
+            rule_operands.iter().map(|operand| operand.meta.clone()).collect();
+        let results = (def.shape)(crate::op::Grouped::new(&metas, groups), args.as_any())?;
+        check_results(def, &results)?;
+        let request = PlanRequest {
+            def,
+            rows: scope.rule(def.name).unwrap_or(def.rows),
+            args,
+            mesh: &mesh,
+            operands: &rule_operands,
+            groups,
+            results: &results,
+            policy: scope.policy(),
+            cost: scope.cost(),
+        };
+        let plan = plan(&request)?;
+        let warning = (scope.policy().mode == Mode::Warn && !plan.moved.is_empty())
+            .then(|| trace(&request).to_string().into());
+        Self::prepare(def, registry, mesh, groups, &rule_operands, operands, results, plan, warning, scope)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one caller; the parts of a plan under construction")]
+    fn prepare(
+        def: &'static OpDef,
+        registry: &Registry,
+        mesh: DeviceMesh,
+        groups: Groups<'_>,
+        rule_operands: &[RuleOperand],
+        operands: &[KeyOperand<'_>],
+        results: Metas,
+        plan: Plan,
+        warning: Option<Box<str>>,
+        scope: &Scope,
+    ) -> Result<Self> {
+        let (backend, positions) = resolve(&mesh)?;
+        let devices = positions
+            .iter()
+            .map(|position| device_at(&mesh, *position))
+            .collect::<Result<SmallVec<[Device; 2]>>>()?;
+        let mut layouts: SmallVec<[TensorLayout; 4]> = SmallVec::new();
+        let mut moves: SmallVec<[Option<Box<Program>>; 4]> = SmallVec::new();
+        for ((operand, rule), places) in operands.iter().zip(rule_operands).zip(&plan.operands) {
+            let present = match operand {
+                KeyOperand::Tensor(layout) | KeyOperand::Written(layout) if rule.role != Role::Single => {
+                    Some(layout)
+                }
+                _ => None,
+            };
+            let (layout, program) = match present {
+                Some(present) if present.places() == places.as_slice() => {
+                    (TensorLayout::clone(present), None)
+                }
+                Some(present) => {
+                    let target = TensorLayout::new(
+                        present.dtype(),
+                        present.shape(),
+                        DeviceMapping::new(&mesh, places)?,
+                    )?;
+                    let program = Program::search(present, &target, scope.cost())?;
+                    (target, Some(Box::new(program)))
+                }
+                None => (
+                    TensorLayout::new(rule.meta.dtype, &rule.meta.shape, DeviceMapping::new(&mesh, places)?)?,
+                    None,
+                ),
+            };
+            layouts.push(layout);
+            moves.push(program);
+        }
+        let results = results
+            .into_iter()
+            .zip(&plan.results)
+            .map(|(meta, places)| {
+                TensorLayout::new(meta.dtype, meta.shape, DeviceMapping::new(&mesh, places)?)
+            })
+            .collect::<Result<SmallVec<[TensorLayout; 2]>>>()?;
+        let shapes = results.iter().map(|layout| local_shapes(layout, &positions)).collect();
+        let twins = twins(backend.as_ref(), &positions, &devices, &layouts, &results);
+        let staged =
+            plan.rows.iter().enumerate().filter(|(_, row)| row.is_staged()).map(|(axis, _)| axis).collect();
+        let kernel = registry.kernel(def.name, backend.kind()).unwrap_or(def.kernel);
+        let roles = rule_operands.iter().map(|operand| operand.role).collect();
+        Ok(Self {
+            plan,
+            mesh,
+            backend,
+            positions,
+            devices,
+            roles,
+            groups: groups.0.into(),
+            operands: layouts,
+            moves,
+            results,
+            shapes,
+            twins,
+            kernel,
+            staged,
+            warning,
+        })
+    }
+}
+
+/// The mesh of the first operand on more than one device, else of the first operand.
+fn op_mesh(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand<'_>]) -> Result<DeviceMesh> {
+    let layouts = || operands.iter().enumerate().filter_map(|(i, operand)| Some((i, layout_of(operand)?)));
+    let wide = || layouts().filter(|(_, layout)| layout.mesh().num_devices() > 1);
+    let Some((first, layout)) = wide().next().or_else(|| layouts().next()) else {
+        return Err(Error::new(ErrorKind::Argument, "an op needs at least one tensor operand")
+            .with_fix("make one of the numbers a tensor, or call full(..)"));
+    };
+    let mesh = layout.mesh();
+    // A written operand decides where the op runs: it never moves.
+    for (i, other) in wide() {
+        if other.mesh() == mesh {
+            continue;
+        }
+        let (a, b) = (def.operand_name(groups, first), def.operand_name(groups, i));
+        let what =
+            if other.mesh().same_grid(mesh) { "the same grid of other devices" } else { "another grid" };
+        return Err(Error::new(
+            ErrorKind::Sharding,
+            format!(
+                "{b} lies on {what} ({}) than {a} ({mesh}); an op never moves operands between meshes",
+                other.mesh()
+            ),
+        )
+        .with_fix(format!("let {b} = {b}.transfer_to(&DeviceMapping::new({a}.mesh(), [..])?)?;")));
+    }
+    Ok(mesh.clone())
+}
+
+fn layout_of<'a>(operand: &KeyOperand<'a>) -> Option<&'a TensorLayout> {
+    match operand {
+        KeyOperand::Tensor(layout) | KeyOperand::Written(layout) => Some(layout),
+        KeyOperand::Scalar => None,
+    }
+}
+
+/// The dtype that numbers take: that of a tensor passed where a number could have been, else of the first tensor.
+fn scalar_dtype(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand<'_>]) -> Result<DType> {
+    let beside = operands.iter().enumerate().find_map(|(i, operand)| {
+        let declared = def.operands.get(groups.locate(i).0)?;
+        (declared.kind == crate::op::OperandKind::Scalar).then(|| layout_of(operand)).flatten()
+    });
+    match beside.or_else(|| operands.iter().find_map(layout_of)) {
+        Some(layout) => Ok(layout.dtype()),
+        None => bail!(Argument, "an op needs at least one tensor operand"),
+    }
+}
+
+fn rule_operand(operand: &KeyOperand<'_>, mesh: &DeviceMesh, scalar: DType) -> RuleOperand {
+    let whole = || -> Places { SmallVec::from_elem(Place::Replicated, mesh.ndim()) };
+    match operand {
+        KeyOperand::Scalar => {
+            RuleOperand { meta: TensorMeta::new(scalar, []), places: whole(), role: Role::Scalar }
+        }
+        KeyOperand::Tensor(layout) if layout.mesh() != mesh => {
+            RuleOperand { meta: layout.meta().clone(), places: whole(), role: Role::Single }
+        }
+        KeyOperand::Tensor(layout) => {
+            RuleOperand { meta: layout.meta().clone(), places: layout.places().into(), role: Role::Tensor }
+        }
+        KeyOperand::Written(layout) => {
+            RuleOperand { meta: layout.meta().clone(), places: layout.places().into(), role: Role::Written }
+        }
+    }
+}
+
+fn check_results(def: &OpDef, results: &Metas) -> Result<()> {
+    if results.len() != def.results {
+        bail!(
+            Internal,
+            "the shape function gave {} results, the op is declared with {}",
+            results.len(),
+            def.results
+        );
+    }
+    results.iter().try_for_each(|meta| Shape::new(&meta.shape).map(drop))
+}
+
+fn local_shapes(layout: &TensorLayout, positions: &Positions) -> SmallVec<[Option<Shape>; 2]> {
+    let known = !layout.places().contains(&Place::Unknown);
+    positions.iter().map(|position| known.then(|| layout.local_shape(*position))).collect()
+}
+
+fn twins(
+    backend: &dyn Backend,
+    positions: &Positions,
+    devices: &[Device],
+    operands: &[TensorLayout],
+    results: &[TensorLayout],
+) -> SmallVec<[usize; 2]> {
+    let regions = |position: usize| -> SmallVec<[Region; 4]> {
+        operands.iter().chain(results).map(|layout| layout.region(position)).collect()
+    };
+    // A value that is Partial may be made on its first device only, and Unknown ones are each their own.
+    let plain = |layout: &TensorLayout| {
+        layout.places().iter().all(|place| !place.is_partial() && *place != Place::Unknown)
+    };
+    let alike = operands.iter().chain(results).all(plain);
+    let mut firsts: Vec<(usize, SmallVec<[Region; 4]>)> = Vec::new();
+    let mut twins = SmallVec::new();
+    for (i, position) in positions.iter().enumerate() {
+        if !alike || positions.len() == 1 {
+            twins.push(i);
+            continue;
+        }
+        let mine = regions(*position);
+        let shares = |j: usize| matches!((devices.get(i), devices.get(j)), (Some(a), Some(b)) if backend.shares_memory(*a, *b));
+        match firsts.iter().find(|(j, theirs)| shares(*j) && *theirs == mine) {
+            Some((j, _)) => twins.push(*j),
+            None => {
+                firsts.push((i, mine));
+                twins.push(i);
+            }
+        }
+    }
+    twins
+}
