@@ -7,6 +7,9 @@ mod feasible;
 mod pick;
 mod policy;
 mod report;
+#[cfg(test)]
+mod tests;
+mod text;
 
 pub(crate) use cache::{Key, KeyOperand, PlanCache};
 pub use call::CallPlan;

@@ -29,14 +29,16 @@ pub fn pass_through_rows(
 }
 
 /// Rows of an elementwise op whose operands broadcast, aligned at the last axis: each result axis split, on every
-/// operand whose extent there is not 1.
+/// operand that has the result's extent there; operands that broadcast are Replicated.
 pub fn elementwise_rows(cx: &RuleCx<'_>, rows: &mut Rows) {
     let Some(result) = cx.results.first() else { return };
     let ndim = result.shape.len();
     // Where operand `i` has result axis `axis`, unless it broadcasts there.
     let own = |i: usize, axis: usize| {
         let own = (axis + cx.ndim(i)).checked_sub(ndim)?;
-        (cx.extent(i, own) == result.shape.extent(axis) && result.shape.extent(axis) != 1).then_some(own)
+        // An extent of 1 that does not broadcast is split like any other: all but the first device then hold none of
+        // it, and none of the result.
+        (cx.extent(i, own) == result.shape.extent(axis)).then_some(own)
     };
     for axis in 0..ndim {
         let carried = (0..cx.operands.len()).filter_map(|i| cx.carried(i, own(i, axis)?));

@@ -1,0 +1,3 @@
+//! Tests of the ops: their rules, their results on any placement, and what they say to bad input.
+
+mod rule;
