@@ -70,7 +70,8 @@ fn a_view_out_of_bounds_is_an_error() {
     for (shape, strides, offset) in
         [([3, 2], [2, 1], 0), ([2, 2], [2, 1], 1), ([2, 2], [-2, 1], 0), ([2, 2], [isize::MAX, 1], 0)]
     {
-        let meta = LocalMeta { dtype: DType::F32, shape: shape.into(), strides: strides.as_slice().into(), offset };
+        let meta =
+            LocalMeta { dtype: DType::F32, shape: shape.into(), strides: strides.as_slice().into(), offset };
         let bad = LocalArray::new(meta, x.storage().clone());
         let mut bytes = vec![0; bad.bytes()];
         assert_eq!(CpuBackend.read(&bad, &mut bytes).unwrap_err().kind(), ErrorKind::Internal);
