@@ -72,6 +72,8 @@ pub(crate) struct Arguments {
     pub(crate) cases: Option<Path>,
     pub(crate) stages: Option<Path>,
     pub(crate) rule_also: Option<Path>,
+    /// Whether an item was refused, which may have been the one that another check misses.
+    pub(crate) broken: bool,
 }
 
 /// What an item of the list may begin with.
@@ -95,6 +97,7 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Arguments {
             cases: None,
             stages: None,
             rule_also: None,
+            broken: false,
         },
     };
     let result = (|input: ParseStream<'_>| {
@@ -130,7 +133,7 @@ impl List<'_> {
         if input.peek(token::Bracket) {
             let group: Group = input.parse()?;
             let texts = self.texts(&group);
-            return self.source("[..]".to_owned(), group.span(), |_| Ok(Source::Factors(texts)));
+            return self.source("[..]", group.span(), Source::Factors(texts));
         }
         if input.peek(LitStr) {
             return Err(say::bare_text(&input.parse::<LitStr>()?));
@@ -164,11 +167,11 @@ impl List<'_> {
                 equals(input, &key)?;
                 let Ok(group) = bracketed(input) else { return Err(say::rows_value(&key)) };
                 let rows = self.rows(&group);
-                self.source(name, key.span(), |_| Ok(Source::Rows(rows)))
+                self.source(&name, key.span(), Source::Rows(rows))
             }
             "rule" => {
                 let path = path(input, &key)?;
-                self.source(name, key.span(), |_| Ok(Source::Function(path)))
+                self.source(&name, key.span(), Source::Function(path))
             }
             "crate" => {
                 self.arguments.krate = path(input, &key)?;
@@ -188,17 +191,12 @@ impl List<'_> {
     }
 
     /// Takes one of the three forms, if it is the first.
-    fn source(
-        &mut self,
-        name: String,
-        span: Span,
-        source: impl FnOnce(&mut Self) -> syn::Result<Source>,
-    ) -> syn::Result<()> {
+    fn source(&mut self, name: &str, span: Span, source: Source) -> syn::Result<()> {
         if let Some((first, _)) = &self.source_at {
-            return Err(say::two_sources(span, first, &name));
+            return Err(say::two_sources(span, first, name));
         }
-        self.arguments.source = source(self)?;
-        self.source_at = Some((name, span));
+        self.arguments.source = source;
+        self.source_at = Some((name.to_owned(), span));
         Ok(())
     }
 
@@ -272,11 +270,12 @@ impl List<'_> {
                 return Err(say::row_arrow(&arrow.to_token_stream()));
             }
             let results_at = side(item)?;
+            list.end(item, say::row_end)?;
             let (operands, results) = (list.places(&operands_at), list.places(&results_at));
             if let (Some(operands), Some(results)) = (operands, results) {
                 rows.push(Row { operands, results, operands_at, results_at });
             }
-            list.end(item, say::row_end)
+            Ok(())
         });
         rows
     }
@@ -325,25 +324,19 @@ impl List<'_> {
 
     /// What the items say together.
     fn finish(self) -> Arguments {
-        let Self { errors, source_at, factor_keys, arguments, .. } = self;
-        let name = match (&arguments.source, &source_at) {
-            (Source::Factors(_), _) => None,
-            (_, Some((name, span))) => Some((name.as_str(), *span)),
-            (_, None) => {
-                // An item that was refused may have been the missing one.
-                if errors.is_empty() {
-                    errors.push(say::no_source(Span::call_site()));
+        let Self { errors, seen, source_at, factor_keys, mut arguments } = self;
+        arguments.broken = !errors.is_empty();
+        match (&arguments.source, source_at) {
+            (Source::Rows(_) | Source::Function(_), Some((name, span))) => {
+                for key in factor_keys {
+                    errors.push(say::only_with_factors(&key, &name));
                 }
-                None
+                if !seen.iter().any(|key| key == "shape") {
+                    errors.push(say::no_shape(span, &name));
+                }
             }
-        };
-        if let Some((name, span)) = name {
-            for key in factor_keys {
-                errors.push(say::only_with_factors(&key, name));
-            }
-            if arguments.shape.is_none() && errors.is_empty() {
-                errors.push(say::no_shape(span, name));
-            }
+            (Source::Nothing, _) if !arguments.broken => errors.push(say::no_source(Span::call_site())),
+            _ => {}
         }
         arguments
     }

@@ -4,7 +4,7 @@ use crate::arguments::{Arguments, Place, Reduce, Row, Source};
 use crate::factor::{Alternative, Linear, Rule, Term};
 use crate::signature::{Checked, Item, Operand, Role, is_context};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Path};
@@ -235,24 +235,24 @@ fn implementation(op: &Op<'_>, p: &TokenStream, attributes: &Attributes<'_>) -> 
                     #results,
                     (::core::file!(), ::core::line!()),
                 );
-                fn shape(operands: #p::Grouped<'_, #p::TensorMeta>, args: &Self) -> #p::Result<#p::Metas> {
+                fn shape(__operands: #p::Grouped<'_, #p::TensorMeta>, __args: &Self) -> #p::Result<#p::Metas> {
                     #shape
                 }
-                fn rows(cx: &#p::RuleCx<'_>, args: &Self, rows: &mut #p::Rows) -> #p::Result<()> {
+                fn rows(__cx: &#p::RuleCx<'_>, __args: &Self, __rows: &mut #p::Rows) -> #p::Result<()> {
                     #rows
                 }
                 fn kernel(
-                    cx: &mut #p::KernelCx<'_>,
-                    operands: #p::Grouped<'_, &#p::LocalArray>,
-                    written: &mut [#p::LocalArray],
-                    args: &Self,
+                    __cx: &mut #p::KernelCx<'_>,
+                    __operands: #p::Grouped<'_, &#p::LocalArray>,
+                    __written: &mut [#p::LocalArray],
+                    __args: &Self,
                 ) -> #p::Result<#p::LocalArrays> {
                     #kernel
                 }
                 fn stages(
-                    cx: &mut #p::StageCx<'_>,
-                    operands: #p::Grouped<'_, #p::Shards>,
-                    args: &Self,
+                    __cx: &mut #p::StageCx<'_>,
+                    __operands: #p::Grouped<'_, #p::Shards>,
+                    __args: &Self,
                 ) -> #p::Result<::std::vec::Vec<#p::Shards>> {
                     #stages
                 }
@@ -294,27 +294,34 @@ fn bodies(op: &Op<'_>, p: &TokenStream, text: &str) -> Bodies {
     let plain: Vec<_> = signature
         .plain()
         .filter(|(_, _, kernel_only)| !kernel_only)
-        .map(|(param, keep, _)| keep.load(&param.name))
+        .map(|(param, keep, _)| param.load(keep))
         .collect();
     let shape = match shape {
-        Some(path) => quote!(#path(#(#operands,)* #(#plain),*).map(#p::IntoMetas::into_metas)),
-        None => quote!(__RULE.shape(<Self as #p::Op>::DEF.operands, operands)),
+        Some(path) => {
+            let span = path.span().resolved_at(Span::call_site());
+            quote_spanned!(span=> ::core::result::Result::Ok(#p::IntoMetas::into_metas(#path(#(#operands,)* #(#plain),*)?)))
+        }
+        None => quote!(__RULE.shape(<Self as #p::Op>::DEF.operands, __operands)),
     };
-    let append = |path: &Path| quote!(#p::Rows::append(rows, #path(cx, #(#plain),*)?););
+    let append = |path: &Path| {
+        let span = path.span().resolved_at(Span::call_site());
+        quote_spanned!(span=> #p::Rows::append(__rows, #path(__cx, #(#plain),*)?);)
+    };
     let also = rule_also.as_ref().map(append);
     let rows = match &op.rows {
-        Rows::Factors(_) => quote!(__RULE.rows(cx, rows)?; #also),
+        Rows::Factors(_) => quote!(__RULE.rows(__cx, __rows)?; #also),
         Rows::Literal(list) => {
             let list = list.iter().map(|row| literal_row(row, p));
-            quote!(#p::literal_rows(cx, &[#(#list),*], rows); #also)
+            quote!(#p::literal_rows(__cx, &[#(#list),*], __rows); #also)
         }
         Rows::Function(path) => append(path),
         Rows::Nothing => TokenStream::new(),
     };
     let stages = match stages {
         Some(path) => {
-            let all = signature.plain().map(|(param, keep, _)| keep.load(&param.name));
-            quote!(#path(cx, #(#operands,)* #(#all),*).map(#p::IntoShards::into_shards))
+            let all = signature.plain().map(|(param, keep, _)| param.load(keep));
+            let span = path.span().resolved_at(Span::call_site());
+            quote_spanned!(span=> ::core::result::Result::Ok(#p::IntoShards::into_shards(#path(__cx, #(#operands,)* #(#all),*)?)))
         }
         None => quote!(::core::result::Result::Err(#p::no_stages(#text))),
     };
@@ -328,25 +335,26 @@ fn bodies(op: &Op<'_>, p: &TokenStream, text: &str) -> Bodies {
     };
     let kernel = match op.item.body {
         Some(_) => kernel_call(&quote!(__kernel), signature, p),
-        None => quote!(::core::result::Result::Err(#p::no_portable_kernel(cx))),
+        None => quote!(::core::result::Result::Err(#p::no_portable_kernel(__cx))),
     };
     Bodies { shape, rows: quote!(#rows ::core::result::Result::Ok(())), kernel, stages, cases }
 }
 
-/// The operands as shape and staged functions get them, from a variable `operands`.
+/// The operands as shape and staged functions get them, from a variable `__operands`.
 fn operands(signature: &Checked) -> Vec<TokenStream> {
     let operand = |(i, (_, kind)): (usize, (&Ident, Operand))| {
         let i = Literal::usize_unsuffixed(i);
         match kind {
-            Operand::Tensor | Operand::Scalar | Operand::Written => quote!(operands.one(#i)?),
-            Operand::Many => quote!(operands.many(#i)),
-            Operand::Optional => quote!(operands.optional(#i)),
+            Operand::Tensor | Operand::Scalar | Operand::Written => quote!(__operands.one(#i)?),
+            Operand::Many => quote!(__operands.many(#i)),
+            Operand::Optional => quote!(__operands.optional(#i)),
         }
     };
     signature.operands().enumerate().map(operand).collect()
 }
 
-/// The call of a typed kernel from the variables `cx`, `operands`, `written` and `args`.
+/// The call of a typed kernel from the variables `__cx`, `__operands`, `__written` and `__args`. Names of
+/// ours have underscores, since authors' functions may be called `rows` or `cases`.
 pub(crate) fn kernel_call(path: &TokenStream, signature: &Checked, p: &TokenStream) -> TokenStream {
     let mut written = Vec::new();
     let mut number = 0_usize;
@@ -355,16 +363,16 @@ pub(crate) fn kernel_call(path: &TokenStream, signature: &Checked, p: &TokenStre
         let i = Literal::usize_unsuffixed(number);
         let kind = match &param.role {
             Role::Plain { keep, .. } => {
-                values.push(keep.load(&param.name));
+                values.push(param.load(keep));
                 continue;
             }
             Role::Operand(kind) => *kind,
         };
         number += 1;
         values.push(match kind {
-            Operand::Tensor | Operand::Scalar => quote!(operands.one(#i)?),
-            Operand::Many => quote!(operands.many(#i)),
-            Operand::Optional => quote!(operands.optional(#i).copied()),
+            Operand::Tensor | Operand::Scalar => quote!(__operands.one(#i)?),
+            Operand::Many => quote!(__operands.many(#i)),
+            Operand::Optional => quote!(__operands.optional(#i).copied()),
             Operand::Written => {
                 let name = format_ident!("written_{}", written.len());
                 written.push(name.clone());
@@ -372,7 +380,7 @@ pub(crate) fn kernel_call(path: &TokenStream, signature: &Checked, p: &TokenStre
             }
         });
     }
-    let written = (!written.is_empty()).then(|| quote!(let [#(#written),*] = #p::written(written)?;));
+    let written = (!written.is_empty()).then(|| quote!(let [#(#written),*] = #p::written(__written)?;));
     let names: Vec<_> = (0..signature.results.count).map(|i| format_ident!("result_{i}")).collect();
     let pattern = match &*names {
         [one] => quote!(#one),
@@ -380,7 +388,7 @@ pub(crate) fn kernel_call(path: &TokenStream, signature: &Checked, p: &TokenStre
     };
     // A result of another `Result` type is reported where the author wrote it.
     let span = signature.results.span.resolved_at(Span::call_site());
-    let call = quote_spanned!(span=> let #pattern = #path(cx, #(#values),*)?;);
+    let call = quote_spanned!(span=> let #pattern = #path(__cx, #(#values),*)?;);
     quote! {
         #written
         #call
@@ -388,14 +396,19 @@ pub(crate) fn kernel_call(path: &TokenStream, signature: &Checked, p: &TokenStre
     }
 }
 
-/// The author's function, under a name of our own.
+/// The author's function, under a name of our own. Where the signature was refused it stays without its body, so that
+/// what it imports counts as used.
 fn kernel_item(op: &Op<'_>, attributes: &Attributes<'_>) -> Option<TokenStream> {
-    let body = op.item.body.as_ref().filter(|_| !op.signature.broken)?;
+    let mut body = op.item.body.as_ref()?.to_token_stream();
     let mut sig = op.signature.plain.clone();
     sig.ident = Ident::new("__kernel", sig.ident.span());
     let kernel = &attributes.kernel;
-    // Where something was refused it is not called, but its errors still count.
-    let unused = (!op.valid).then(|| quote!(#[allow(dead_code)]));
+    let mut unused = (!op.valid).then(|| quote!(#[allow(dead_code)]));
+    if op.signature.broken {
+        body = quote!({ ::core::unimplemented!() });
+        unused = Some(quote!(#[allow(warnings)]));
+        (sig.constness, sig.asyncness, sig.safety, sig.abi) = (None, None, syn::Safety::Default, None);
+    }
     let lint = (sig.inputs.len() > 7).then(|| quote!(#[allow(clippy::too_many_arguments)]));
     Some(quote!(#(#kernel)* #unused #lint #sig #body))
 }

@@ -238,6 +238,10 @@ fn alternative(
             errors.push(say::factor_from_nowhere(literal, word.column, &word.text));
         }
     }
+    // What follows would follow from that.
+    if errors.len() > before {
+        return None;
+    }
     let reduce = |name: &str| arguments.reduce.iter().find(|reduced| reduced.factor == name).map(|r| r.op);
     let is_whole = |name: &str| arguments.whole.iter().any(|whole| whole == name);
     let mut seen: Vec<&str> = Vec::new();
@@ -249,7 +253,7 @@ fn alternative(
         let lost = results.iter().any(|list| list.iter().all(|other| other.text != word.text));
         if lost && word.is_dots() {
             errors.push(say::factor_dots_lost(literal, word.column));
-        } else if lost && reduce(&word.text).is_none() && !is_whole(&word.text) {
+        } else if lost && !arguments.broken && reduce(&word.text).is_none() && !is_whole(&word.text) {
             errors.push(say::factor_lost(literal, word.column, &word.text));
         }
     }

@@ -27,6 +27,11 @@ pub(crate) fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
             return quote!(#errors #item);
         }
     };
+    if let Some(receiver) = parsed.sig.receiver() {
+        errors.push(say::no_self(receiver));
+        let errors = errors.into_tokens();
+        return quote!(#errors #item);
+    }
     let arguments = parse(arguments, &mut errors);
     let signature = signature::check(&parsed.sig, "kernel", &mut errors);
     if parsed.body.is_none() {
@@ -45,42 +50,42 @@ pub(crate) fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let p = private(&arguments.krate);
     let name = &parsed.sig.ident;
     let all = attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
-    let def = quote!(<#op as #p::Op>::DEF);
     let checks = signature.operands().enumerate().map(|(i, (ident, kind))| {
         let text = ident.unraw().to_string();
         let message = say::kernel_operand(&text);
         let (i, kind) = (Literal::usize_unsuffixed(i), operand_kind(kind));
         quote_spanned!(ident.span()=> const _: () =
-            ::core::assert!(#def.declares(#i, #text, #p::OperandKind::#kind), #message);)
+            ::core::assert!(__DEF.declares(#i, #text, #p::OperandKind::#kind), #message);)
     });
     let count = Literal::usize_unsuffixed(signature.operands().count());
     let results = Literal::usize_unsuffixed(signature.results.count);
     let (count_message, results_message) = (say::kernel_operand_count(), say::kernel_results());
     let count = quote_spanned!(name.span()=> const _: () =
-        ::core::assert!(#def.operands.len() == #count, #count_message););
+        ::core::assert!(__DEF.operands.len() == #count, #count_message););
     let results = quote_spanned!(signature.results.span=> const _: () =
-        ::core::assert!(#def.results == #results, #results_message););
+        ::core::assert!(__DEF.results == #results, #results_message););
     let call = kernel_call(&quote!(#name), &signature, &p);
     quote! {
         #function
         #(#all)*
         const _: () = {
+            const __DEF: &#p::OpDef = <#op as #p::Op>::DEF;
             #(#checks)*
             #count
             #results
             #[allow(unused_variables)]
             fn __run(
-                cx: &mut #p::KernelCx<'_>,
-                operands: #p::Grouped<'_, &#p::LocalArray>,
-                written: &mut [#p::LocalArray],
-                args: &dyn ::core::any::Any,
+                __cx: &mut #p::KernelCx<'_>,
+                __operands: #p::Grouped<'_, &#p::LocalArray>,
+                __written: &mut [#p::LocalArray],
+                __args: &dyn ::core::any::Any,
             ) -> #p::Result<#p::LocalArrays> {
-                let args = #p::typed::<#op>(args)?;
+                let __args: &<#op as #p::Op>::Args = #p::typed(__DEF, __args)?;
                 #call
             }
             #p::inventory::submit! {
                 #p::KernelDef {
-                    op: #def,
+                    op: __DEF,
                     backend: #backend,
                     run: __run,
                     at: (::core::file!(), ::core::line!()),

@@ -2,7 +2,7 @@
 
 use crate::validate::{self as say, Errors};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
@@ -41,10 +41,10 @@ pub(crate) enum Operand {
 /// How a plain argument is kept in the op's struct.
 #[derive(Clone)]
 pub(crate) enum Keep {
-    Owned(Type),
-    Slice(Type),
+    Owned(Box<Type>),
+    Slice(Box<Type>),
     Str,
-    OptionalSlice(Type),
+    OptionalSlice(Box<Type>),
     OptionalStr,
 }
 
@@ -61,6 +61,13 @@ pub(crate) struct Param {
     pub(crate) name: Ident,
     pub(crate) ty: Type,
     pub(crate) role: Role,
+}
+
+impl Param {
+    /// The argument of the author's functions, from the op's struct in a variable `__args`. Errors stand on its type.
+    pub(crate) fn load(&self, keep: &Keep) -> TokenStream {
+        keep.load(&self.name, self.ty.span().resolved_at(Span::call_site()))
+    }
 }
 
 /// How many results there are, and where that is written.
@@ -125,7 +132,8 @@ pub(crate) fn check(sig: &Signature, attribute: &str, errors: &mut Errors) -> Ch
     let mut inputs = plain.inputs.iter_mut();
     match inputs.next() {
         Some(FnArg::Typed(first)) if is_context(&first.ty) => {}
-        Some(FnArg::Receiver(receiver)) => errors.push(say::no_self(receiver)),
+        // Refused before.
+        Some(FnArg::Receiver(_)) => {}
         Some(FnArg::Typed(first)) => {
             let ty = first.ty.clone();
             errors.push(say::no_context(&ty));
@@ -135,7 +143,7 @@ pub(crate) fn check(sig: &Signature, attribute: &str, errors: &mut Errors) -> Ch
     }
     for input in inputs {
         match input {
-            FnArg::Receiver(receiver) => errors.push(say::no_self(receiver)),
+            FnArg::Receiver(_) => {}
             FnArg::Typed(typed) => params.extend(param(typed, errors)),
         }
     }
@@ -214,6 +222,7 @@ fn role_of(ty: &Type) -> Result<Role, syn::Error> {
             if reference.mutability.is_some() {
                 return match last(inner).as_deref() {
                     Some("LocalArray") => Ok(Role::Operand(Operand::Written)),
+                    Some("Tensor" | "TensorBuffer") => Err(say::tensor_argument(ty, "&mut LocalArray")),
                     _ => Err(say::mutable_argument(ty)),
                 };
             }
@@ -222,7 +231,7 @@ fn role_of(ty: &Type) -> Result<Role, syn::Error> {
                     Type::Reference(element) if is_shared_array(element) => Ok(Role::Operand(Operand::Many)),
                     element if mentions_array(element) => Err(say::slice_of_arrays(ty)),
                     element if is_borrowing(element) => Err(say::borrowing_argument(element)),
-                    element => plain(Keep::Slice(element.clone())),
+                    element => plain(Keep::Slice(element.clone().into())),
                 },
                 inner => match last(inner).as_deref() {
                     Some("LocalArray") => Ok(Role::Operand(Operand::Tensor)),
@@ -243,7 +252,7 @@ fn role_of(ty: &Type) -> Result<Role, syn::Error> {
                 Some(Type::Reference(inner)) if inner.mutability.is_none() && inner.lifetime.is_none() => {
                     match peel(&inner.elem) {
                         Type::Slice(slice) if !is_borrowing(&slice.elem) && !mentions_array(&slice.elem) => {
-                            plain(Keep::OptionalSlice((*slice.elem).clone()))
+                            plain(Keep::OptionalSlice(slice.elem.clone()))
                         }
                         elem if last(elem).as_deref() == Some("str") => plain(Keep::OptionalStr),
                         _ => Err(say::optional_argument(ty)),
@@ -252,11 +261,11 @@ fn role_of(ty: &Type) -> Result<Role, syn::Error> {
                 Some(inner) if mentions_array(inner) || is_borrowing(inner) => {
                     Err(say::optional_argument(ty))
                 }
-                _ => plain(Keep::Owned(ty.clone())),
+                _ => plain(Keep::Owned(ty.clone().into())),
             },
             _ if mentions_array(ty) => Err(say::array_inside(ty)),
             _ if is_borrowing(ty) => Err(say::borrowing_argument(ty)),
-            _ => plain(Keep::Owned(ty.clone())),
+            _ => plain(Keep::Owned(ty.clone().into())),
         },
         Type::Array(_) | Type::Tuple(_) => {
             if mentions_array(ty) {
@@ -264,7 +273,7 @@ fn role_of(ty: &Type) -> Result<Role, syn::Error> {
             } else if is_borrowing(ty) {
                 Err(say::borrowing_argument(ty))
             } else {
-                plain(Keep::Owned(ty.clone()))
+                plain(Keep::Owned(ty.clone().into()))
             }
         }
         Type::ImplTrait(_) => Err(say::impl_trait_argument(ty)),
@@ -398,11 +407,11 @@ impl Keep {
         }
     }
     /// The argument of the author's functions from the field.
-    pub(crate) fn load(&self, name: &Ident) -> TokenStream {
+    fn load(&self, name: &Ident, span: Span) -> TokenStream {
         match self {
-            Keep::Owned(_) => quote!(::core::clone::Clone::clone(&args.#name)),
-            Keep::Slice(_) | Keep::Str => quote!(&*args.#name),
-            Keep::OptionalSlice(_) | Keep::OptionalStr => quote!(args.#name.as_deref()),
+            Keep::Owned(_) => quote_spanned!(span=> ::core::clone::Clone::clone(&__args.#name)),
+            Keep::Slice(_) | Keep::Str => quote_spanned!(span=> &*__args.#name),
+            Keep::OptionalSlice(_) | Keep::OptionalStr => quote_spanned!(span=> __args.#name.as_deref()),
         }
     }
 }

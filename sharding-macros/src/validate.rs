@@ -399,7 +399,7 @@ pub(crate) fn factor_from_nowhere(literal: &LitStr, column: usize, name: &str) -
             literal,
             column,
             format!(
-                "no operand has the factor `{name}`: use a name from the left of `->` (names are separated by spaces), or give the shape with `rule = path, shape = path`"
+                "no operand has the factor `{name}`: write a name from the left of `->`, with spaces between names; where the extent follows from arguments, `rule = path, shape = path`"
             ),
         )
     }
@@ -445,7 +445,7 @@ pub(crate) fn linear_not_sum(op: &Ident, word: &Ident) -> Error {
     at(
         op,
         format!(
-            "a {op} of sums is not the sum of the {op}s, so the op is not linear as `linear({word})` says: remove it there"
+            "`{op}` does not let sums pass through, so the op is not linear as `linear({word})` says: remove that"
         ),
     )
 }

@@ -7,6 +7,10 @@ use crate::stage::Shards;
 use crate::{Error, ErrorKind, Metas, Result, TensorMeta};
 
 /// What a shape function may return: a [`TensorMeta`], a tuple of them, `()` for an op without results, or [`Metas`].
+#[diagnostic::on_unimplemented(
+    message = "a shape function cannot return `Result<{Self}>`",
+    note = "write `Result<TensorMeta>`, `Result<(TensorMeta, TensorMeta)>` for several results, or `Result<()>` for none"
+)]
 pub trait IntoMetas {
     /// The metas in the order of the results.
     fn into_metas(self) -> Metas;
@@ -29,6 +33,10 @@ impl IntoMetas for () {
 }
 
 /// What a staged function may return: [`Shards`], a tuple of them, or a vector.
+#[diagnostic::on_unimplemented(
+    message = "a staged function cannot return `Result<{Self}>`",
+    note = "write `Result<Shards>`, or `Result<(Shards, Shards)>` for several results"
+)]
 pub trait IntoShards {
     /// The shards of each result, in order.
     fn into_shards(self) -> Vec<Shards>;
