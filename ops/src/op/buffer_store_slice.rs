@@ -41,7 +41,9 @@ fn rule(cx: &RuleCx<'_>, indices: &[Index]) -> Result<Rows> {
         let wanted = match (to.tensor_axis(), alike(to)) {
             (Some(_), None) => "Replicated".to_owned(),
             (Some(_), Some(alike)) => {
-                format!("Replicated, or {alike} like the destination on every mesh axis that splits it there,")
+                format!(
+                    "Replicated, or {alike} like the destination on every mesh axis that splits it there,"
+                )
             }
             _ => to.to_string(),
         };

@@ -26,7 +26,10 @@ fn target(from: &Shape, dims: &[isize]) -> Result<Shape> {
         .iter()
         .filter(|n| **n != -1)
         .try_fold(1_usize, |product, n| product.checked_mul(n.unsigned_abs()))
-        .ok_or_else(|| Error::new(ErrorKind::Overflow, format!("{dims:?} has too many elements")))?;
+        .ok_or_else(|| {
+            Error::new(ErrorKind::Overflow, format!("{dims:?} has too many elements"))
+                .with_fix(format!("use extents whose product is {elements}"))
+        })?;
     let misfit = || {
         Error::new(
             ErrorKind::Shape,

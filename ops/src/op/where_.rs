@@ -20,7 +20,7 @@ fn shape(condition: &TensorMeta, x: &TensorMeta, y: &TensorMeta) -> Result<Tenso
     }
     check::same_dtype(("x", x), ("y", y))?;
     let both = TensorMeta::new(x.dtype, check::broadcast_shape(("x", x), ("y", y))?);
-    let shape = check::broadcast_shape(("condition", condition), ("the choices' broadcast", &both))?;
+    let shape = check::broadcast_shape(("the broadcast of x and y", &both), ("condition", condition))?;
     Ok(TensorMeta::new(x.dtype, shape))
 }
 

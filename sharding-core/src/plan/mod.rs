@@ -8,7 +8,7 @@ mod pick;
 mod policy;
 mod report;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 
 pub(crate) use cache::{Key, KeyOperand, PlanCache};

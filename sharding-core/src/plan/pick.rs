@@ -130,7 +130,8 @@ impl<'a> Picker<'a> {
         };
         self.rows.clear();
         let asked = (request.rows)(&cx, request.args.as_any(), &mut self.rows);
-        asked.and_then(|()| self.check_rows()).map_err(|error| report::located(request, axis, error))
+        asked.map_err(|error| report::unplaced(request, axis, error))?;
+        self.check_rows().map_err(|error| report::located(request, axis, error))
     }
 
     fn check_rows(&self) -> Result<()> {

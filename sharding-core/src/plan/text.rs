@@ -344,6 +344,19 @@ pub(super) fn block(op: &str, allowed: TransitionSet) -> String {
     format!("auto_reshard({policy}, || {op}(..))")
 }
 
+/// The lines that let the policy decide on every mesh axis.
+pub(super) fn relabel(request: &PlanRequest<'_>) -> Vec<String> {
+    let types: Vec<&str> = request.mesh.shape().iter().map(|_| "AxisType::Auto").collect();
+    let types = types.join(", ");
+    let tensors = request.operands.iter().enumerate().filter(|(_, operand)| operand.role == Role::Tensor);
+    tensors
+        .map(|(i, _)| {
+            let (value, variable) = spelled(request, i);
+            format!("let {variable} = {value}.on(&{value}.mesh().with_axis_types([{types}])?)?;")
+        })
+        .collect()
+}
+
 /// What to write where no row can be reached on a mesh axis.
 pub(super) fn unstick(request: &PlanRequest<'_>, axis: usize) -> Vec<String> {
     let tensors = || request.operands.iter().enumerate().filter(|(_, operand)| operand.role == Role::Tensor);
@@ -359,13 +372,17 @@ pub(super) fn unstick(request: &PlanRequest<'_>, axis: usize) -> Vec<String> {
     if !unknown.is_empty() {
         return unknown;
     }
-    let written = request.operands.iter().position(|operand| operand.role == Role::Written);
-    if let Some(written) = written {
-        let (target, _) = spelled(request, written);
-        return tensors()
+    let mut written =
+        request.operands.iter().enumerate().filter(|(_, operand)| operand.role == Role::Written);
+    if let Some((i, target)) = written.next() {
+        let (target_name, _) = spelled(request, i);
+        let sources = request.operands.iter().enumerate().filter(|(_, operand)| {
+            matches!(operand.role, Role::Tensor | Role::Single) && operand.places != target.places
+        });
+        return sources
             .map(|(i, _)| {
                 let (value, variable) = spelled(request, i);
-                format!("let {variable} = {value}.transfer_to({target}.tensor_layout().mapping())?;")
+                format!("let {variable} = {value}.transfer_to({target_name}.tensor_layout().mapping())?;")
             })
             .collect();
     }

@@ -19,7 +19,6 @@ use crate::placement::{Interleaved, Ragged, TransitionKind, TransitionSet};
 use crate::rule::{AxisAssignment, Role, Rows, RuleCx, RuleOperand, StageCollective};
 use crate::{AxisType, BackendKind, DType, DeviceMesh, Place, ReduceOp, Result, TensorMeta};
 use std::any::{Any, TypeId};
-use std::panic::Location;
 
 /// Rows by mesh axis, as the plain argument of the op under test.
 #[derive(Clone, Debug)]
@@ -109,7 +108,6 @@ impl Call {
         self
     }
 
-    #[track_caller]
     pub(super) fn request(&self) -> PlanRequest<'_> {
         PlanRequest {
             def: &OP,
@@ -121,16 +119,13 @@ impl Call {
             results: &self.results,
             policy: self.policy,
             cost: &VolumeCost,
-            at: Location::caller(),
         }
     }
 
-    #[track_caller]
     pub(super) fn plan(&self) -> Result<Plan> {
         plan(&self.request())
     }
 
-    #[track_caller]
     pub(super) fn trace(&self) -> Report {
         trace(&self.request())
     }
@@ -168,7 +163,7 @@ fn transitions(kinds: &str) -> TransitionSet {
     TransitionSet::of(&kinds.split_whitespace().map(known).collect::<Vec<_>>())
 }
 
-fn parse_operand(text: &str, ndim: usize) -> RuleOperand {
+pub(crate) fn parse_operand(text: &str, ndim: usize) -> RuleOperand {
     if text == "number" {
         let places = Places::from_elem(Place::Replicated, ndim);
         return RuleOperand { meta: TensorMeta::new(DType::F32, []), places, role: Role::Scalar };
@@ -239,7 +234,7 @@ pub(super) fn code(place: Place) -> String {
     }
 }
 
-pub(super) fn codes(places: &[Place]) -> String {
+pub(crate) fn codes(places: &[Place]) -> String {
     places.iter().map(|place| code(*place)).collect::<Vec<_>>().join(",")
 }
 

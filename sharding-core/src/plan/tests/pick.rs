@@ -219,7 +219,12 @@ fn an_explicit_axis_allows_slices_only_whatever_the_policy() {
 #[test]
 fn a_staged_row_communicates_and_is_not_for_explicit_axes() {
     let call = Call::new(&[2], "[16] S0", "S0->S0 !all_reduce:16").axis_types(&[Explicit]);
-    call.check("error: the op itself would have to run all_reduce");
+    call.check("error: the op itself would have to run all_reduce, and an op never communicates by itself");
+    call.check("error: fix: let lhs = lhs.on(&lhs.mesh().with_axis_types([AxisType::Auto])?)?;");
+    // A row that a transfer by hand makes possible is proposed before a staged one that nothing does.
+    Call::new(&[2], "[16] S0", "R->R; S0->S0 !all_reduce:16")
+        .axis_types(&[Explicit])
+        .check("error: fix: let lhs = lhs.transfer_to(&DeviceMapping::replicated(lhs.mesh()))?;");
     let local = Call::new(&[2], "[16] S0", "S0->S0 !keep_one_copy:128").axis_types(&[Explicit]);
     local.check("S0 -> S0; cost 1; moved []");
 }

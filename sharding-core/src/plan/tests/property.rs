@@ -188,6 +188,7 @@ fn by_definition(
     for stage in &row.stages {
         ranked.cost += 2.0 * stage.bytes as f64 * (n - 1.0) / n;
         ranked.allowed &= !explicit;
+        ranked.by_default &= !explicit;
     }
     Some(ranked)
 }
@@ -285,7 +286,7 @@ proptest! {
                 prop_assert_eq!(error.kind(), ErrorKind::Sharding);
                 prop_assert_eq!(error.op(), Some("tested"));
                 prop_assert!(error.mesh_axis().is_some() && error.operands().len() == call.operands.len());
-                prop_assert!(error.detail().is_some_and(|detail| detail.contains("called at ")));
+                prop_assert!(error.detail().is_some_and(|detail| detail.contains("policy: ")));
             }
         }
     }
