@@ -106,9 +106,7 @@ mod tests {
 
     #[test]
     fn cases_are_compared_and_not_believed() {
-        let split = |want: serde_json::Value| {
-            json!({"suite": "max_layout", "even_shard_sizes": [{"id": "a", "size": 7, "pieces": 2, "want": want}]})
-        };
+        let split = |want: serde_json::Value| json!({"suite": "max_layout", "even_shard_sizes": [{"id": "a", "size": 7, "pieces": 2, "want": want}]});
         check(split(json!([4, 3])), [1, 0, 0]);
         check(split(json!([3, 4])), [0, 1, 0]);
         check(split(json!({"error": {}})), [0, 1, 0]);
@@ -120,7 +118,10 @@ mod tests {
 
     #[test]
     fn what_is_not_replayed_is_counted() {
-        check(json!({"suite": "unheard_of", "groups": {"a": [{"id": 1}, {"id": 2}], "b": [{"id": 3}]}}), [0, 0, 3]);
+        check(
+            json!({"suite": "unheard_of", "groups": {"a": [{"id": 1}, {"id": 2}], "b": [{"id": 3}]}}),
+            [0, 0, 3],
+        );
         check(json!({"suite": "max_layout", "new_group": [{"id": 1}]}), [0, 0, 1]);
     }
 
@@ -130,8 +131,13 @@ mod tests {
             replay_value(&file, "test.json", &mut Report::new(Vec::new())).unwrap_err().to_string()
         };
         assert_eq!(error(json!({})), "test.json: should be an object with the field 'suite', found {}");
-        let missing = json!({"suite": "max_layout", "local_shapes": [{"id": 1, "shape": [2], "placements": ["X"]}]});
-        assert!(error(missing).starts_with("test.json: .local_shapes [0] .placements [0] should be R, S<tensor axis>, P or U"));
+        let missing =
+            json!({"suite": "max_layout", "local_shapes": [{"id": 1, "shape": [2], "placements": ["X"]}]});
+        assert!(
+            error(missing).starts_with(
+                "test.json: .local_shapes [0] .placements [0] should be R, S<tensor axis>, P or U"
+            )
+        );
         assert!(error(json!({"suite": "max_plan"})).contains("'cases'"));
     }
 }
