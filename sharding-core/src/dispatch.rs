@@ -45,9 +45,9 @@ pub fn dispatch_dyn(def: &'static OpDef, operands: &mut [Operand<'_>], args: &dy
 /// What shape function, rule and planner say.
 #[track_caller]
 pub fn plan_call(def: &'static OpDef, operands: &[Operand<'_>], args: &dyn OpArgs) -> Result<Arc<CallPlan>> {
+    let at = Location::caller();
     let call = Flat::new(operands);
-    planned(def, &call, args, &Scope::current(), Location::caller())
-        .map_err(|error| located(error, def, operands))
+    planned(def, &call, args, &Scope::current()).map_err(|error| located(error, def, operands, at))
 }
 
 /// Forgets all cached plans of this thread, for measurements.
@@ -99,7 +99,12 @@ impl<'a: 'b, 'b> Flat<'a, 'b> {
 }
 
 /// Adds op and operands to an error.
-fn located(error: Error, def: &'static OpDef, operands: &[Operand<'_>]) -> Error {
+fn located(
+    error: Error,
+    def: &'static OpDef,
+    operands: &[Operand<'_>],
+    at: &'static Location<'static>,
+) -> Error {
     let call = Flat::new(operands);
     let text = |(i, operand): (usize, &KeyOperand<'_>)| {
         let name = def.operand_name(Groups(&call.groups), i);
@@ -108,7 +113,7 @@ fn located(error: Error, def: &'static OpDef, operands: &[Operand<'_>]) -> Error
             KeyOperand::Scalar => format!("{name}: a number"),
         }
     };
-    error.with_op(def.name).with_operands(call.keys.iter().enumerate().map(text))
+    error.with_op(def.name).with_operands(call.keys.iter().enumerate().map(text)).with_location(at)
 }
 
 fn planned(
@@ -116,7 +121,6 @@ fn planned(
     call: &Flat<'_, '_>,
     args: &dyn OpArgs,
     scope: &Scope,
-    at: &'static Location<'static>,
 ) -> Result<Arc<CallPlan>> {
     if call.groups.len() != def.operands.len() {
         bail!(Argument, "{} operands were passed, the op takes {}", call.groups.len(), def.operands.len());
@@ -134,7 +138,7 @@ fn planned(
         return Ok(plan);
     }
     // Rules and shape functions are foreign code too.
-    let made = guarded(|| CallPlan::new(def, key.groups, &call.keys, args, scope, at))?;
+    let made = guarded(|| CallPlan::new(def, key.groups, &call.keys, args, scope))?;
     let plan = Arc::new(made);
     CACHE.with(|cache| cache.borrow_mut().insert(&key, plan.clone()));
     Ok(plan)
@@ -181,7 +185,7 @@ fn run(
     let outermost = Outermost::enter(def.name, at);
     let _span = tracing::trace_span!("op", name = def.name).entered();
     let ready = ready(def, operands, args, &scope, at);
-    let (plan, inputs, tensors) = ready.map_err(|error| located(error, def, operands))?;
+    let (plan, inputs, tensors) = ready.map_err(|error| located(error, def, operands, at))?;
     let mut written: Written<'_> = SmallVec::new();
     for operand in operands.iter_mut() {
         if let Operand::Written(buffer) = operand {
@@ -193,7 +197,7 @@ fn run(
     for (buffer, shards) in written {
         buffer.put(shards);
     }
-    let outputs = outcome.map_err(|error| located(error, def, operands))?;
+    let outputs = outcome.map_err(|error| located(error, def, operands, at))?;
     let wrap = |(layout, shards): (&crate::TensorLayout, LocalArrays)| {
         Tensor::from_checked(layout.clone(), plan.positions.clone(), shards)
     };
@@ -212,7 +216,7 @@ fn run(
     Ok(Results::new(results))
 }
 
-type Ready<'a> = (Arc<CallPlan>, Inputs, SmallVec<[FlatOperand<'a>; 4]>);
+type Ready<'a> = (Arc<CallPlan>, Inputs<'a>, SmallVec<[FlatOperand<'a>; 4]>);
 
 /// Plan and moved inputs: all that reads the operands, before buffers among them are written.
 fn ready<'a>(
@@ -223,11 +227,11 @@ fn ready<'a>(
     at: &'static Location<'static>,
 ) -> Result<Ready<'a>> {
     let call = Flat::new(operands);
-    let plan = planned(def, &call, args, scope, at)?;
+    let plan = planned(def, &call, args, scope)?;
     if let Some(report) = &plan.warning {
         warn(def.name, report, at);
     }
-    let inputs = Inputs::new(def, &plan, &call)?;
+    let inputs = inputs(def, &plan, &call.operands)?;
     Ok((plan, inputs, call.operands))
 }
 
@@ -240,28 +244,42 @@ fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
     }
 }
 
-/// The local arrays of every operand where the kernels run; written operands are absent.
-struct Inputs(SmallVec<[LocalArrays; 4]>);
+/// The local arrays of an operand where the kernels run.
+enum Input<'a> {
+    /// It did not move.
+    Present(&'a LocalArrays),
+    /// It was moved or made for this call.
+    Made(LocalArrays),
+}
 
-impl Inputs {
-    fn new(def: &'static OpDef, plan: &CallPlan, call: &Flat<'_, '_>) -> Result<Self> {
-        let mut inputs = SmallVec::new();
-        for (i, operand) in call.operands.iter().enumerate() {
-            let role = plan.roles.get(i).copied().unwrap_or(Role::Tensor);
-            match (*operand, plan.moves.get(i)) {
-                (FlatOperand::Written, _) => {}
-                (FlatOperand::Tensor(tensor), Some(Some(program))) => {
-                    inputs.push(program.run(def.name, tensor.shards().clone())?)
-                }
-                (FlatOperand::Tensor(tensor), _) if role == Role::Single => {
-                    inputs.push(spread(def.name, plan, tensor)?)
-                }
-                (FlatOperand::Tensor(tensor), _) => inputs.push(tensor.shards().clone()),
-                (FlatOperand::Scalar(value), _) => inputs.push(number(plan, i, value)?),
-            }
+impl Input<'_> {
+    fn arrays(&self) -> &LocalArrays {
+        match self {
+            Input::Present(arrays) => arrays,
+            Input::Made(arrays) => arrays,
         }
-        Ok(Self(inputs))
     }
+}
+
+/// The inputs of a call; written operands are absent.
+type Inputs<'a> = SmallVec<[Input<'a>; 4]>;
+
+fn inputs<'a>(def: &'static OpDef, plan: &CallPlan, operands: &[FlatOperand<'a>]) -> Result<Inputs<'a>> {
+    let mut inputs = SmallVec::new();
+    for (i, operand) in operands.iter().enumerate() {
+        let program = plan.moves.get(i).and_then(Option::as_deref);
+        let single = plan.roles.get(i) == Some(&Role::Single);
+        inputs.push(match (*operand, program) {
+            (FlatOperand::Written, _) => continue,
+            (FlatOperand::Tensor(tensor), Some(program)) => {
+                Input::Made(program.run(def.name, tensor.shards().clone())?)
+            }
+            (FlatOperand::Tensor(tensor), None) if single => Input::Made(spread(def.name, plan, tensor)?),
+            (FlatOperand::Tensor(tensor), None) => Input::Present(tensor.shards()),
+            (FlatOperand::Scalar(value), _) => Input::Made(number(plan, i, value)?),
+        });
+    }
+    Ok(inputs)
 }
 
 /// A one-device tensor on every device of the op's mesh.
@@ -341,7 +359,7 @@ type Written<'a> = SmallVec<[(&'a mut TensorBuffer, LocalArrays); 1]>;
 fn execute(
     def: &'static OpDef,
     plan: &CallPlan,
-    inputs: &Inputs,
+    inputs: &Inputs<'_>,
     written: &mut Written<'_>,
     args: &dyn Any,
 ) -> Result<SmallVec<[LocalArrays; 2]>> {
@@ -356,14 +374,15 @@ fn execute(
             &plan.results,
             &plan.staged,
         );
-        let staged = guarded(|| (def.stages)(&mut cx, Grouped::new(&inputs.0, Groups(&groups)), args))?;
+        let shards: SmallVec<[LocalArrays; 4]> = inputs.iter().map(|input| input.arrays().clone()).collect();
+        let staged = guarded(|| (def.stages)(&mut cx, Grouped::new(&shards, Groups(&groups)), args))?;
         outputs = staged.into_iter().collect();
         return check(plan, outputs);
     }
     for (i, (position, device)) in plan.positions.iter().zip(&plan.devices).enumerate() {
         let twin = plan.twins.get(i).copied().unwrap_or(i);
         let at = |k: usize| -> SmallVec<[&LocalArray; 4]> {
-            inputs.0.iter().filter_map(|arrays| arrays.get(k)).collect()
+            inputs.iter().filter_map(|input| input.arrays().get(k)).collect()
         };
         let arrays = at(i);
         if twin != i && written.is_empty() && arrays.iter().zip(at(twin)).all(|(a, b)| a.same_as(b)) {

@@ -5,6 +5,7 @@
 //! that was broken and, after `fix:`, the line that mends it.
 
 use std::fmt;
+use std::panic::Location;
 
 /// What went wrong, for programs that decide on it.
 #[non_exhaustive]
@@ -56,7 +57,9 @@ struct Inner {
     op: Option<String>,
     operands: Vec<String>,
     mesh_axis: Option<(String, usize)>,
+    detail: Option<String>,
     fix: Option<String>,
+    location: Option<&'static Location<'static>>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -69,7 +72,9 @@ impl Error {
             op: None,
             operands: Vec::new(),
             mesh_axis: None,
+            detail: None,
             fix: None,
+            location: None,
             source: None,
         }))
     }
@@ -97,10 +102,24 @@ impl Error {
         self
     }
 
+    /// Adds lines that explain it (the candidates of a plan); they stand between the operands and the fix.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail.get_or_insert_with(|| detail.into());
+        self
+    }
+
     /// The line of code that mends it.
     #[must_use]
     pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
         self.0.fix.get_or_insert_with(|| fix.into());
+        self
+    }
+
+    /// Where the op was called, unless an inner call already said.
+    #[must_use]
+    pub fn with_location(mut self, location: &'static Location<'static>) -> Self {
+        self.0.location.get_or_insert(location);
         self
     }
 
@@ -131,7 +150,15 @@ impl Error {
     pub fn fix(&self) -> Option<&str> {
         self.0.fix.as_deref()
     }
-    /// The message without op, operands, axis and fix.
+    /// The lines that explain it.
+    pub fn detail(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
+    /// Where the op was called.
+    pub fn location(&self) -> Option<&'static Location<'static>> {
+        self.0.location
+    }
+    /// The message without op, operands, axis, detail and fix.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -150,8 +177,14 @@ impl fmt::Display for Error {
         for operand in &inner.operands {
             write!(f, "\n  {operand}")?;
         }
+        for line in inner.detail.iter().flat_map(|detail| detail.lines()) {
+            write!(f, "\n  {line}")?;
+        }
         if let Some(fix) = &inner.fix {
             write!(f, "\n  fix: {fix}")?;
+        }
+        if let Some(location) = inner.location {
+            write!(f, "\n  at {}:{}", location.file(), location.line())?;
         }
         if let Some(source) = &inner.source {
             write!(f, "\n  because: {source}")?;

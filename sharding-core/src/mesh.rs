@@ -108,7 +108,7 @@ fn ordinal_after(first: Device, i: u32) -> Option<Device> {
 }
 
 impl DeviceMesh {
-    /// A mesh over `devices` in row-major order, with [`AxisType::Auto`] on every axis.
+    /// A mesh over `devices` in row-major order, with [`AxisType::Auto`] on every axis. Without axes it is one device.
     ///
     /// # Errors
     /// [`ErrorKind::Mesh`] if there is no device, a size is 0, there are more than [`MAX_MESH_AXES`] axes, the
@@ -360,10 +360,10 @@ impl DeviceMesh {
 }
 
 fn checked_size(shape: &[usize]) -> Result<usize> {
-    if shape.is_empty() || shape.contains(&0) {
+    if shape.contains(&0) {
         return Err(Error::new(
             ErrorKind::Mesh,
-            format!("a device mesh needs at least one axis and sizes of at least 1, got the shape {shape:?}"),
+            format!("a device mesh needs sizes of at least 1, got the shape {shape:?}"),
         )
         .with_fix("leave an axis of size 1 instead of 0"));
     }

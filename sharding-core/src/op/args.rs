@@ -49,6 +49,10 @@ impl KeyWriter {
 }
 
 /// A type that a plain argument may have.
+#[diagnostic::on_unimplemented(
+    message = "a plain argument of type `{Self}` cannot be part of a plan's key",
+    note = "write `#[kernel_only]` before the argument if neither rule nor shape function needs it, or `impl PlanKey for {Self}`"
+)]
 pub trait PlanKey {
     /// Writes what tells this value from others.
     fn put(&self, key: &mut KeyWriter);

@@ -33,6 +33,10 @@ pub struct OperandDef {
 }
 
 /// An op. Implemented by `#[sharding_rule]`, one type per op; all functions are pure but the kernel and stages.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an op",
+    note = "write the path of a function that `#[sharding_rule]` stands on"
+)]
 pub trait Op: 'static {
     /// Its plain arguments.
     type Args: OpArgs;
@@ -52,7 +56,8 @@ pub trait Op: 'static {
     fn rows(cx: &RuleCx<'_>, args: &Self::Args, rows: &mut Rows) -> Result<()>;
 
     /// The local kernel: local arrays of the results from those of the operands. `written` are the operands declared
-    /// as written, in order; they are absent from `operands`.
+    /// as written, in order; they are absent from `operands`, where their groups are empty (so that declared operands
+    /// keep their numbers).
     ///
     /// # Errors
     /// What the primitives say.
@@ -140,12 +145,17 @@ impl OpDef {
 
     /// The name of a flat operand: `lhs`, or `xs.1` for one of a slice.
     pub fn operand_name(&self, groups: super::Groups<'_>, flat: usize) -> String {
-        let (declared, i) = groups.locate(flat);
-        match self.operands.get(declared) {
-            Some(OperandDef { name, kind: OperandKind::Many }) => format!("{name}.{i}"),
-            Some(OperandDef { name, .. }) => (*name).to_owned(),
-            None => format!("operand {flat}"),
-        }
+        operand_name(self.operands, groups, flat)
+    }
+}
+
+/// The name of a flat operand of these declared ones: `lhs`, or `xs.1` for one of a slice.
+pub fn operand_name(declared: &[OperandDef], groups: super::Groups<'_>, flat: usize) -> String {
+    let (number, i) = groups.locate(flat);
+    match declared.get(number) {
+        Some(OperandDef { name, kind: OperandKind::Many }) => format!("{name}.{i}"),
+        Some(OperandDef { name, .. }) => (*name).to_owned(),
+        None => format!("operand {flat}"),
     }
 }
 

@@ -39,6 +39,10 @@ impl<'a, T> Grouped<'a, T> {
     pub fn new(flat: &'a [T], groups: Groups<'a>) -> Self {
         Self { flat, groups }
     }
+    /// How they are grouped.
+    pub fn groups(&self) -> Groups<'a> {
+        self.groups
+    }
     /// All of them.
     pub fn flat(&self) -> &'a [T] {
         self.flat

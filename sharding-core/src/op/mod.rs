@@ -3,6 +3,7 @@
 mod args;
 mod case;
 mod def;
+mod glue;
 mod groups;
 mod registry;
 
@@ -10,6 +11,8 @@ pub use args::{KeyWriter, OpArgs, PlanKey};
 pub use case::{Case, CaseOperand, Cases, Fill};
 pub use def::{
     ErasedKernel, ErasedRows, ErasedShape, ErasedStages, KernelDef, Op, OpDef, OperandDef, OperandKind,
+    operand_name,
 };
+pub use glue::{IntoMetas, IntoShards, no_portable_kernel, no_stages, not_compiled};
 pub use groups::{Grouped, Groups};
 pub use registry::Registry;

@@ -13,7 +13,6 @@ use crate::{
     TensorLayout, TensorMeta, bail,
 };
 use smallvec::SmallVec;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// A planned call; see [`crate::plan_call`].
@@ -69,7 +68,6 @@ impl CallPlan {
         operands: &[KeyOperand<'_>],
         args: &dyn OpArgs,
         scope: &Scope,
-        at: &'static Location<'static>,
     ) -> Result<Self> {
         scope.check()?;
         let registry = Registry::get()?;
@@ -91,7 +89,6 @@ impl CallPlan {
             results: &results,
             policy: scope.policy(),
             cost: scope.cost(),
-            at,
         };
         let plan = plan(&request)?;
         let warning = (scope.policy().mode == Mode::Warn && !plan.moved.is_empty())

@@ -7,6 +7,7 @@ mod feasible;
 mod pick;
 mod policy;
 mod report;
+mod text;
 
 pub(crate) use cache::{Key, KeyOperand, PlanCache};
 pub use call::CallPlan;

@@ -96,6 +96,14 @@ impl Rows {
             self.0.push(row);
         }
     }
+    /// Adds the rows of another list.
+    pub fn append(&mut self, other: Self) {
+        if self.0.is_empty() {
+            self.0 = other.0;
+        } else {
+            other.0.into_iter().for_each(|row| self.push(row));
+        }
+    }
     /// Removes all rows, keeping the memory.
     pub fn clear(&mut self) {
         self.0.clear();

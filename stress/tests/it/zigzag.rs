@@ -1,0 +1,59 @@
+//! A placement of another crate goes through transfers, rules and plans.
+
+use super::{tensor, values};
+use sharding_core::BackendKind;
+use sharding_ops::{DeviceMapping, DeviceMesh, Place, Result, matmul, relu};
+use stress::zigzag::Zigzag;
+
+fn mesh(devices: usize) -> Result<DeviceMesh> {
+    DeviceMesh::simulated(BackendKind::CPU, [devices], ["sp"])
+}
+
+#[test]
+fn moves_there_and_back() -> Result<()> {
+    for devices in 1..5 {
+        for rows in [0, 1, 3, 8, 10] {
+            let mesh = mesh(devices)?;
+            let zigzag = Place::custom(Zigzag { axis: 0 });
+            for from in [Place::Replicated, Place::Sharded(0), Place::Sharded(1)] {
+                let x = tensor(&mesh, &[rows, 3], &[from])?;
+                let there = x.transfer_to(&DeviceMapping::new(&mesh, [zigzag])?)?;
+                assert_eq!(there.to_vec::<f32>()?, values(rows * 3));
+                let back = there.transfer_to(x.mapping())?;
+                for position in 0..devices {
+                    assert_eq!(back.shard_to_vec::<f32>(position)?, x.shard_to_vec::<f32>(position)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn holds_an_early_and_a_late_chunk() -> Result<()> {
+    let mesh = mesh(2)?;
+    let x = tensor(&mesh, &[8], &[Place::custom(Zigzag { axis: 0 })])?;
+    let all = values(8);
+    assert_eq!(x.shard_to_vec::<f32>(0)?, [all[0], all[1], all[6], all[7]]);
+    assert_eq!(x.shard_to_vec::<f32>(1)?, all[2..6]);
+    Ok(())
+}
+
+#[test]
+fn rules_carry_it_without_moving_anything() -> Result<()> {
+    let mesh = mesh(2)?;
+    let zigzag = Place::custom(Zigzag { axis: 0 });
+    let x = tensor(&mesh, &[7, 4], &[zigzag])?;
+    let w = tensor(&mesh, &[4, 5], &[Place::Replicated])?;
+    let y = sharding_ops::auto_reshard(sharding_ops::Policy::raise(), || relu(&matmul(&x, &w)?))?;
+    assert_eq!(y.layout().places(), [zigzag]);
+    let whole = mesh1(&[7, 4], &[4, 5])?;
+    assert_eq!(y.to_vec::<f32>()?, whole);
+    Ok(())
+}
+
+/// `relu(x w)` on one device.
+fn mesh1(x: &[usize], w: &[usize]) -> Result<Vec<f32>> {
+    let one = mesh(1)?;
+    relu(&matmul(&tensor(&one, x, &[Place::Replicated])?, &tensor(&one, w, &[Place::Replicated])?)?)?.to_vec()
+}
