@@ -1,6 +1,7 @@
 //! The contracts under stress, from outside.
 
 mod deferred;
+mod fuzz;
 mod op;
 mod pretend;
 mod zigzag;

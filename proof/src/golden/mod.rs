@@ -1,0 +1,88 @@
+//! Replays of reference cases that other systems computed.
+//!
+//! A file is one suite; its field `suite` says which replay reads it. What makes a case pass stands in
+//! `tests/golden/README.md`. A case's id is never looked at, but by the list of allowed differences.
+
+mod allow;
+mod data;
+mod json;
+mod max_layout;
+//mod max_plan;
+mod max_transfer;
+mod report;
+mod spelling;
+
+use json::{Malformed, Node};
+use report::Report;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Replays the files, or all those beside the list of allowed differences if there is none. Prints a line per failing
+/// case, a line per group that is skipped, and last `N passed, N failed, N skipped`.
+///
+/// The exit status is 1 if a case failed, 2 if a file cannot be read as what it says it is.
+pub fn run(files: &[PathBuf]) -> ExitCode {
+    match replay(files) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("golden: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn replay(files: &[PathBuf]) -> Result<bool, Malformed> {
+    let folder = folder();
+    let mut report = Report::new(allow::read(&folder.join(allow::FILE))?);
+    let found;
+    let files = if files.is_empty() {
+        found = json_files(&folder)?;
+        &found
+    } else {
+        files
+    };
+    // A panic inside a case is that case's failure and is printed as one; the default hook would print it twice.
+    std::panic::set_hook(Box::new(|_| {}));
+    for file in files {
+        replay_file(file, &mut report)?;
+    }
+    Ok(report.finish())
+}
+
+fn replay_file(file: &Path, report: &mut Report) -> Result<(), Malformed> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Malformed::new(format!("cannot read {}: {error}", file.display())))?;
+    let value = serde_json::from_str(&text)
+        .map_err(|error| Malformed::new(format!("{} is not JSON: {error}", file.display())))?;
+    let root = Node::root(&value, &file.display().to_string());
+    let suite = root.field("suite")?.text()?;
+    report.begin(suite);
+    match suite {
+        "max_layout" => max_layout::replay(&root, report),
+        "max_transfer" => max_transfer::replay(&root, report),
+        _ => {
+            report.skip(suite, "there is no replay of this suite yet", root.count_cases());
+            Ok(())
+        }
+    }
+}
+
+/// Where the reference cases lie.
+fn folder() -> PathBuf {
+    // Cargo sets the variable for `cargo run`, so a build folder shared by several checkouts reads the right one.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package.join("../tests/golden")
+}
+
+fn json_files(folder: &Path) -> Result<Vec<PathBuf>, Malformed> {
+    let listed = std::fs::read_dir(folder)
+        .map_err(|error| Malformed::new(format!("cannot list {}: {error}", folder.display())))?;
+    let mut files: Vec<PathBuf> = listed
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    files.sort();
+    Ok(files)
+}

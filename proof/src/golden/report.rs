@@ -1,0 +1,132 @@
+//! Counting and printing what the cases gave.
+
+use super::allow::Allowed;
+use super::json::Parsed;
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a case gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Passed,
+    Failed { wanted: String, got: String },
+    Skipped(String),
+}
+
+impl Verdict {
+    pub(super) fn failed(wanted: impl Into<String>, got: impl Into<String>) -> Self {
+        Self::Failed { wanted: wanted.into(), got: got.into() }
+    }
+    /// Passed if both are equal.
+    pub(super) fn equal<T: PartialEq + Debug>(what: &str, wanted: T, got: T) -> Self {
+        if wanted == got {
+            Self::Passed
+        } else {
+            Self::failed(format!("{what} {wanted:?}"), format!("{got:?}"))
+        }
+    }
+    /// Passed if there is an error where one is wanted.
+    pub(super) fn error<T: Debug, E>(got: &Result<T, E>) -> Self {
+        match got {
+            Err(_) => Self::Passed,
+            Ok(got) => Self::failed("an error", format!("{got:?}")),
+        }
+    }
+    /// This verdict if it is no pass, else the next.
+    pub(super) fn and(self, next: impl FnOnce() -> Self) -> Self {
+        if self == Self::Passed { next() } else { self }
+    }
+}
+
+/// The verdicts so far.
+pub(super) struct Report {
+    suite: String,
+    allowed: Vec<Allowed>,
+    passed: usize,
+    failed: usize,
+    // Suite, reason and count, in the order of appearance.
+    skipped: Vec<(String, String, usize)>,
+    notes: Vec<(String, usize)>,
+}
+
+impl Report {
+    pub(super) fn new(allowed: Vec<Allowed>) -> Self {
+        Self { suite: String::new(), allowed, passed: 0, failed: 0, skipped: Vec::new(), notes: Vec::new() }
+    }
+    /// The suite that the following cases are of.
+    pub(super) fn begin(&mut self, suite: &str) {
+        self.suite = suite.to_owned();
+    }
+
+    /// Runs a case and counts what it gives; a panic is a failure.
+    ///
+    /// # Errors
+    /// If the case is malformed.
+    pub(super) fn case(&mut self, id: &str, run: impl FnOnce() -> Parsed<Verdict>) -> Parsed<()> {
+        let verdict = match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(verdict) => verdict?,
+            Err(payload) => Verdict::failed("no panic", panic_text(payload.as_ref())),
+        };
+        match verdict {
+            Verdict::Passed => self.passed += 1,
+            Verdict::Skipped(reason) => {
+                let suite = self.suite.clone();
+                self.skip(&suite, &reason, 1);
+            }
+            Verdict::Failed { wanted, got } => {
+                let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+                let (wanted, got) = (line(&wanted), line(&got));
+                match self.allowed.iter().find(|allowed| allowed.is(&self.suite, id)) {
+                    Some(allowed) => {
+                        println!(
+                            "{} {id}: allowed: {} (wanted {wanted}; got {got})",
+                            self.suite, allowed.reason
+                        );
+                        self.passed += 1;
+                    }
+                    None => {
+                        println!("{} {id}: wanted {wanted}; got {got}", self.suite);
+                        self.failed += 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts cases that are not replayed.
+    pub(super) fn skip(&mut self, suite: &str, reason: &str, cases: usize) {
+        match self.skipped.iter_mut().find(|(s, r, _)| s == suite && r == reason) {
+            Some((_, _, n)) => *n += cases,
+            None => self.skipped.push((suite.to_owned(), reason.to_owned(), cases)),
+        }
+    }
+
+    /// Counts cases that passed for a reason which a reader should know of.
+    pub(super) fn note(&mut self, text: &str) {
+        let text = format!("{}: {text}", self.suite);
+        match self.notes.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, n)) => *n += 1,
+            None => self.notes.push((text, 1)),
+        }
+    }
+
+    /// Prints the counts; whether no case failed.
+    pub(super) fn finish(self) -> bool {
+        for (text, n) in &self.notes {
+            println!("note: {text} ({n})");
+        }
+        for (suite, reason, n) in &self.skipped {
+            println!("{suite}: {n} skipped: {reason}");
+        }
+        let skipped: usize = self.skipped.iter().map(|(_, _, n)| n).sum();
+        println!("{} passed, {} failed, {skipped} skipped", self.passed, self.failed);
+        self.failed == 0
+    }
+}
+
+fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    format!("a panic: {}", text.unwrap_or_default())
+}

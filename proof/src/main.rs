@@ -1,2 +1,0 @@
-//! Project tasks.
-fn main() {}
