@@ -77,8 +77,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             "--model" => set(&mut model, flag, value.take().or_else(|| rest.next()))?,
             "--check" => set(&mut check, flag, value.take().or_else(|| rest.next()))?,
             _ => {
-                return Err(wrong(format!("there is no flag '{argument}'"))
-                    .with_fix("encoder --help lists the flags; write -- before sentences that begin with --"));
+                return Err(wrong(format!("there is no flag '{argument}'")).with_fix(
+                    "encoder --help lists the flags; write -- before sentences that begin with --",
+                ));
             }
         }
     }
@@ -132,8 +133,7 @@ mod tests {
             json: false,
             sentences: vec!["one".to_owned(), String::new(), "--two".to_owned()],
         };
-        let line =
-            ["one", "--mesh=dp=2,tp=2", "", "--model", "m", "--check", "f", "--report", "--", "--two"];
+        let line = ["one", "--mesh=dp=2,tp=2", "", "--model", "m", "--check", "f", "--report", "--", "--two"];
         assert_eq!(args(&line), want);
         assert_eq!(args(&["a"]).mesh, "tp=1");
         assert_eq!(parsed(&["--help"]).unwrap(), Command::Help);

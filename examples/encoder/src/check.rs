@@ -46,8 +46,7 @@ impl Reference {
     fn parse(text: &str) -> Result<Self> {
         let reference: Self =
             serde_json::from_str(text).map_err(|error| wrong("it cannot be read").with_source(error))?;
-        let counts =
-            [reference.sentences.len(), reference.token_ids.len(), reference.embeddings.len()];
+        let counts = [reference.sentences.len(), reference.token_ids.len(), reference.embeddings.len()];
         if counts.iter().any(|count| *count != reference.sentences.len()) {
             let [sentences, ids, embeddings] = counts;
             return Err(wrong(format!(
@@ -55,6 +54,11 @@ impl Reference {
             )));
         }
         Ok(reference)
+    }
+
+    /// The wanted token ids of each sentence.
+    pub fn token_ids(&self) -> &[Vec<u32>] {
+        &self.token_ids
     }
 
     /// Compares token ids and embeddings: two answers a sentence.

@@ -104,3 +104,75 @@ impl Encoder {
         &self.moves
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+    use crate::tiny;
+
+    const SENTENCES: [&str; 5] = ["red green blue", "", "red", "blue blue red green red", "green pink"];
+
+    fn encoder(test: &str, mesh: &str) -> Encoder {
+        let scratch = Scratch::new(test);
+        let files = tiny::write(&scratch);
+        Encoder::load(&files, Mappings::parse(mesh).unwrap(), Moves::recorded()).unwrap()
+    }
+
+    fn embeddings(encoder: &Encoder, sentences: &[&str]) -> Vec<Vec<f32>> {
+        let sentences: Vec<String> = sentences.iter().map(|sentence| (*sentence).to_owned()).collect();
+        encoder.encode(&sentences).unwrap().embeddings
+    }
+
+    fn assert_close(got: &[Vec<f32>], want: &[Vec<f32>], what: &str) {
+        assert_eq!(got.len(), want.len());
+        for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
+            assert!((got - want).abs() < 1e-6, "{what}: {got} is not {want}");
+        }
+    }
+
+    #[test]
+    fn every_mesh_gives_the_same_embeddings() {
+        let want = embeddings(&encoder("mesh", "tp=1"), &SENTENCES);
+        for mesh in ["tp=2", "tp=3", "tp=4", "tp=5", "tp=6", "dp=2", "dp=2,tp=2", "tp=2,dp=3", "dp=7,tp=4"] {
+            assert_close(&embeddings(&encoder("mesh", mesh), &SENTENCES), &want, mesh);
+        }
+    }
+
+    #[test]
+    fn only_partial_sums_move() {
+        let encoder = encoder("moves", "tp=2");
+        embeddings(&encoder, &SENTENCES);
+        let all_reduce = |place: &str, times| (place.to_owned(), "all_reduce(tp)".to_owned(), times);
+        assert_eq!(
+            encoder.moves().counts(),
+            [all_reduce("attention", 2), all_reduce("mlp", 2), all_reduce("word embedding", 1)]
+        );
+    }
+
+    #[test]
+    fn a_sentence_does_not_depend_on_those_beside_it() {
+        let encoder = encoder("alone", "tp=2");
+        let alone: Vec<Vec<f32>> =
+            SENTENCES.iter().flat_map(|sentence| embeddings(&encoder, &[sentence])).collect();
+        assert_close(&embeddings(&encoder, &SENTENCES), &alone, "alone");
+        let many: Vec<&str> = SENTENCES.iter().copied().cycle().take(3 * batch::BATCH + 1).collect();
+        let want: Vec<Vec<f32>> = alone.iter().cloned().cycle().take(many.len()).collect();
+        assert_close(&embeddings(&encoder, &many), &want, "several batches");
+    }
+
+    #[test]
+    fn embeddings_have_the_length_one_and_differ() {
+        let got = embeddings(&encoder("length", "tp=2"), &SENTENCES);
+        for (i, embedding) in got.iter().enumerate() {
+            let square: f32 = embedding.iter().map(|value| value * value).sum();
+            assert!((square - 1.0).abs() < 1e-5, "{square}");
+            assert!(got[..i].iter().all(|other| other != embedding));
+        }
+    }
+
+    #[test]
+    fn no_sentence_is_no_embedding() {
+        assert!(embeddings(&encoder("none", "tp=2"), &[]).is_empty());
+    }
+}

@@ -62,7 +62,8 @@ impl Model {
             .with_fix(format!("--mesh tp={}, or fewer", config.num_attention_heads)));
         }
         let source = Source { weights, config, mappings };
-        let layers = (0..config.num_hidden_layers).map(|i| Layer::load(source, &format!("encoder.layer.{i}")));
+        let layers =
+            (0..config.num_hidden_layers).map(|i| Layer::load(source, &format!("encoder.layer.{i}")));
         Ok(Self { embedding: Embedding::load(source)?, layers: layers.collect::<Result<_>>()? })
     }
 

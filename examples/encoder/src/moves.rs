@@ -47,7 +47,8 @@ impl Moves {
 
     fn transfer(&self, place: &'static str, x: &Tensor, target: &DeviceMapping) -> Result<Tensor> {
         if self.0.is_some() && x.mapping() != target {
-            let program = Program::search(x.layout(), &x.layout().with_mapping(target.clone())?, &VolumeCost)?;
+            let program =
+                Program::search(x.layout(), &x.layout().with_mapping(target.clone())?, &VolumeCost)?;
             for step in &program.steps {
                 let axes: Vec<&str> = step.axis_names().collect();
                 self.add(place, format!("{}({})", step.kind.name(), axes.join(", ")), step.cost);

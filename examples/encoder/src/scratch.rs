@@ -1,6 +1,6 @@
 //! Directories of tests.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
 /// A directory of its own for a test, removed at its end.
@@ -11,6 +11,10 @@ impl Scratch {
         let dir = env::temp_dir().join(format!("encoder-{test}-{}", process::id()));
         fs::create_dir_all(&dir).unwrap();
         Self(dir)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {

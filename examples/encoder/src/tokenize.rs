@@ -33,11 +33,12 @@ impl Tokenizer {
     /// If the file cannot be read or is no tokenizer, or there is no room for `[CLS]` and `[SEP]`.
     pub fn read(path: &Path, longest: usize) -> Result<Self> {
         let text = read_text(path)?;
-        Self::parse(&text, longest)
-            .map(|inner| Self { inner, path: path.display().to_string() })
-            .map_err(|error| {
-                wrong(format!("{} is not a tokenizer that can be used here", path.display())).with_source(error)
-            })
+        Self::parse(&text, longest).map(|inner| Self { inner, path: path.display().to_string() }).map_err(
+            |error| {
+                wrong(format!("{} is not a tokenizer that can be used here", path.display()))
+                    .with_source(error)
+            },
+        )
     }
 
     fn parse(text: &str, longest: usize) -> Result<Inner> {
@@ -47,7 +48,9 @@ impl Tokenizer {
         let mut inner: Inner = text.parse().map_err(|error| wrong("it cannot be read").with_source(error))?;
         let truncation = TruncationParams { max_length: longest, ..TruncationParams::default() };
         inner.with_padding(None);
-        inner.with_truncation(Some(truncation)).map_err(|error| wrong("no limit can be set").with_source(error))?;
+        inner
+            .with_truncation(Some(truncation))
+            .map_err(|error| wrong("no limit can be set").with_source(error))?;
         Ok(inner)
     }
 
@@ -56,7 +59,8 @@ impl Tokenizer {
     /// # Errors
     /// If the tokenizer fails, or gives no token at all.
     pub fn tokens(&self, sentence: &str) -> Result<Tokens> {
-        let failed = |error: Error| wrong(format!("{} cannot read '{sentence}'", self.path)).with_source(error);
+        let failed =
+            |error: Error| wrong(format!("{} cannot read '{sentence}'", self.path)).with_source(error);
         let encoding = self
             .inner
             .encode_fast(sentence, true)

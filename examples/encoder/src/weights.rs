@@ -29,13 +29,9 @@ impl Weights {
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = read_bytes(path)?;
         let (header, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| {
-            wrong(format!(
-                "{} ({} bytes) is not a whole safetensors file",
-                path.display(),
-                bytes.len()
-            ))
-            .with_source(error)
-            .with_fix("download it again")
+            wrong(format!("{} ({} bytes) is not a whole safetensors file", path.display(), bytes.len()))
+                .with_source(error)
+                .with_fix("download it again")
         })?;
         Ok(Self { path: path.to_owned(), start: LENGTH + header, bytes, metadata })
     }
@@ -68,8 +64,11 @@ impl Weights {
             return Err(at(format!("'{name}' is {:?}; only F32 is read", info.dtype)));
         }
         if info.shape != shape {
-            return Err(at(format!("'{name}' has the shape {:?}, and config.json says {shape:?}", info.shape))
-                .with_fix("use the files of one model"));
+            return Err(at(format!(
+                "'{name}' has the shape {:?}, and config.json says {shape:?}",
+                info.shape
+            ))
+            .with_fix("use the files of one model"));
         }
         let (start, end) = info.data_offsets;
         let bytes = self
@@ -151,7 +150,8 @@ pub(crate) mod tests {
         check("a", &[6], "'a' has the shape [2, 3]");
         let halves = TensorView::new(Dtype::F16, vec![1], &[0, 0]).unwrap();
         let file = safetensors::serialize([("h", halves)], None).unwrap();
-        let error = opened("dtype", &file).unwrap().tensor("h", &[1], &[1], &whole).err().unwrap().to_string();
+        let error =
+            opened("dtype", &file).unwrap().tensor("h", &[1], &[1], &whole).err().unwrap().to_string();
         assert!(error.contains("'h' is F16; only F32"), "{error}");
     }
 }

@@ -1,10 +1,11 @@
 //! What enters the first layer: word, position and token type embeddings, with a layer norm.
 
 use sharding_core::Tensor;
-use sharding_ops::{add, embedding, slice};
+use sharding_ops::{Index, add, embedding, slice};
 
 use super::Source;
 use super::layer_norm::LayerNorm;
+use super::linear::signed;
 use crate::Result;
 use crate::moves::Moves;
 
@@ -20,12 +21,12 @@ pub(super) struct Embedding {
 impl Embedding {
     pub(super) fn load(source: Source<'_>) -> Result<Self> {
         let Source { weights, config, mappings } = source;
-        let whole = mappings.whole();
+        let (split, whole) = (mappings.split(0)?, mappings.whole());
         let table = |name: &str, rows: usize, mapping| {
             let shape = [rows, config.hidden_size];
             weights.tensor(&format!("embeddings.{name}_embeddings.weight"), &shape, &shape, mapping)
         };
-        let words = table("word", config.vocab_size, &mappings.split(0)?)?;
+        let words = table("word", config.vocab_size, &split)?;
         let positions = table("position", config.max_position_embeddings, &whole)?;
         let types = table("token_type", config.type_vocab_size, &whole)?;
         let positions = add(&positions, &rows(&types, 1)?)?;
@@ -42,5 +43,5 @@ impl Embedding {
 
 /// The first rows of a table.
 fn rows(table: &Tensor, count: usize) -> Result<Tensor> {
-    slice(table, 0, 0, count)
+    slice(table, &[Index::from(0..signed(count))])
 }
