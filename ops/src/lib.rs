@@ -1,1 +1,120 @@
-//! Ops.
+//! Eager sharded tensors: a tensor that lives on a mesh of devices, and ops that know how they may be split.
+//!
+//! You say where each operand lies. Every op picks the cheapest allowed way to run, moves what must move, runs a local
+//! kernel on every device, and can say what it did. No graph, no compiler: one op at a time, decided from layouts.
+//!
+//! # Words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | [device mesh](DeviceMesh), mesh axis | an N-dimensional grid of devices; one named dimension of it |
+//! | tensor axis | a dimension of a tensor |
+//! | [device](Device) | one accelerator, or CPU slot |
+//! | shard, local array | the piece of a tensor that one device holds |
+//! | [placement](Place) | what one mesh axis does to a tensor: [`Replicated`], [`Sharded`] on a tensor axis, [`Partial`] (a term of a sum, say), [`Unknown`], or your own |
+//! | [mapping](DeviceMapping) | a mesh and one placement per mesh axis |
+//! | [layout](TensorLayout) | dtype, global shape and mapping |
+//! | row | on one mesh axis: a placement for every operand and every result of an op |
+//! | rule | from layouts to rows; what [`sharding_rule`] declares |
+//! | plan | the row chosen on every mesh axis, with its cost |
+//! | redistribute, reshard | change placements; a reshard is a redistribution that an op's plan inserted |
+//!
+//! # Example
+//!
+//! ```
+//! use sharding_ops::*;
+//!
+//! // Two devices, simulated on one CPU.
+//! let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"])?;
+//! let columns = DeviceMapping::new(&mesh, [Sharded(1)])?;
+//! let rows = DeviceMapping::new(&mesh, [Sharded(0)])?;
+//! let a = full([4, 8], 1.0, DType::F32, &columns)?;
+//! let b = full([8, 2], 1.0, DType::F32, &rows)?;
+//!
+//! // Each device multiplies what it holds: the product is the sum of what the two have.
+//! let product = a.matmul(&b)?;
+//! assert_eq!(product.layout().places(), [Partial(ReduceOp::Sum)]);
+//!
+//! // relu of a sum is not the sum of relus: the parts are added first, and a policy may refuse that.
+//! assert!(auto_reshard(Policy::raise(), || product.relu()).is_err());
+//! let y = product.relu()?;
+//! assert_eq!(y.layout().places(), [Replicated]);
+//! assert_eq!(y.to_vec::<f32>()?, [8.0; 8]);
+//! # Ok::<(), sharding_ops::Error>(())
+//! ```
+//!
+//! Ops are functions, methods ([`TensorOps`]) and, for arithmetic, operators: `(&a + &b)?`. All return [`Result`], and none
+//! panics on bad input. An op of your own takes about ten lines: see [`sharding_rule`].
+//!
+//! # Features
+//!
+//! `cpu` (default), `cuda` and `sim` link the backend of that kind of device; `testing` adds the checks of rules and
+//! backends, [`check_rule!`] among them.
+
+mod backends;
+mod check;
+mod collective;
+mod elementwise;
+mod expr;
+mod index;
+mod mesh_axes;
+mod method;
+mod op;
+mod operator;
+mod reduction;
+mod row;
+mod staged;
+
+pub use index::Index;
+pub use mesh_axes::MeshAxes;
+pub use method::TensorOps;
+pub use op::add::add;
+pub use op::all_gather::all_gather;
+pub use op::all_reduce::all_reduce;
+pub use op::buffer_store::buffer_store;
+pub use op::buffer_store_slice::buffer_store_slice;
+pub use op::concat::concat;
+pub use op::div::div;
+pub use op::embedding::embedding;
+pub use op::full::full;
+pub use op::gather::gather;
+pub use op::gelu::gelu;
+pub use op::layer_norm::layer_norm;
+pub use op::matmul::matmul;
+pub use op::max::max;
+pub use op::mean::mean;
+pub use op::mul::mul;
+pub use op::permute::permute;
+pub use op::rebind_mapping::rebind_mapping;
+pub use op::reduce_scatter::reduce_scatter;
+pub use op::relu::relu;
+pub use op::reshape::reshape;
+pub use op::slice::slice;
+pub use op::softmax::softmax;
+pub use op::sub::sub;
+pub use op::sum::sum;
+pub use op::transfer_to::transfer_to;
+pub use op::where_::r#where as where_;
+
+#[doc(no_inline)]
+pub use sharding_core::Place::{Partial, Replicated, Sharded, Unknown};
+#[doc(no_inline)]
+pub use sharding_core::{
+    AxisType, BackendKind, BufferLayout, ConversionError, DType, Device, DeviceMapping, DeviceMesh, Element,
+    Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, Operand, PartitionSpec, Place, Placement,
+    Policy, ReduceOp, Result, Scalar, Scope, Shape, ShardingError, Shards, StageCx, Tensor, TensorBuffer,
+    TensorLayout, TensorMeta, auto_reshard, auto_reshard_guard,
+    backend::{BinaryOp, Expr, LocalArray, UnaryOp},
+    kernel,
+    op::{CaseOperand, Cases, Fill, Op},
+    placement::{Interleaved, Ragged, TransitionKind, TransitionSet},
+    plan::{CostModel, VolumeCost},
+    rule::{Rows, RuleCx},
+    sharding_rule,
+};
+#[cfg(feature = "testing")]
+pub use sharding_core::{check_rule, conformance};
+
+/// What generated code names; not for people.
+#[doc(hidden)]
+pub use sharding_core::__private;

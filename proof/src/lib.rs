@@ -1,6 +1,8 @@
 //! The proofs behind `cargo xtask golden`, `rules` and `bench`, as a library: the programs only read their arguments.
 
+pub mod bench;
 pub mod golden;
+pub mod rules;
 
-// Linked for its ops and backends; nothing is named.
+// Linked for its ops and backends, whatever is named of it.
 use sharding_ops as _;

@@ -43,6 +43,7 @@ pub use plan::{Mode, Policy};
 pub use record::{Call, Recorder};
 pub use scope::{Scope, ScopeGuard, auto_reshard, auto_reshard_guard};
 pub use shape::{MAX_TENSOR_AXES, Metas, Shape, TensorMeta, broadcast};
+pub use sharding_macros::{kernel, sharding_rule};
 pub use spec::{NamedMapping, PartitionSpec, SpecEntry};
 pub use stage::{Shards, StageCx};
 pub use tensor::{Results, Tensor};

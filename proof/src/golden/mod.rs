@@ -7,7 +7,7 @@ mod allow;
 mod data;
 mod json;
 mod max_layout;
-//mod max_plan;
+mod max_plan;
 mod max_transfer;
 mod report;
 mod spelling;
@@ -55,11 +55,16 @@ fn replay_file(file: &Path, report: &mut Report) -> Result<(), Malformed> {
         .map_err(|error| Malformed::new(format!("cannot read {}: {error}", file.display())))?;
     let value = serde_json::from_str(&text)
         .map_err(|error| Malformed::new(format!("{} is not JSON: {error}", file.display())))?;
-    let root = Node::root(&value, &file.display().to_string());
+    replay_value(&value, &file.display().to_string(), report)
+}
+
+fn replay_value(value: &serde_json::Value, file: &str, report: &mut Report) -> Result<(), Malformed> {
+    let root = Node::root(value, file);
     let suite = root.field("suite")?.text()?;
     report.begin(suite);
     match suite {
         "max_layout" => max_layout::replay(&root, report),
+        "max_plan" => max_plan::replay(&root, report),
         "max_transfer" => max_transfer::replay(&root, report),
         _ => {
             report.skip(suite, "there is no replay of this suite yet", root.count_cases());
@@ -85,4 +90,48 @@ fn json_files(folder: &Path) -> Result<Vec<PathBuf>, Malformed> {
         .collect();
     files.sort();
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Passed, failed and skipped cases of a file.
+    fn check(file: serde_json::Value, want: [usize; 3]) {
+        let mut report = Report::new(Vec::new());
+        replay_value(&file, "test.json", &mut report).unwrap();
+        assert_eq!(report.counts(), want, "{file}");
+    }
+
+    #[test]
+    fn cases_are_compared_and_not_believed() {
+        let split = |want: serde_json::Value| {
+            json!({"suite": "max_layout", "even_shard_sizes": [{"id": "a", "size": 7, "pieces": 2, "want": want}]})
+        };
+        check(split(json!([4, 3])), [1, 0, 0]);
+        check(split(json!([3, 4])), [0, 1, 0]);
+        check(split(json!({"error": {}})), [0, 1, 0]);
+        check(json!({"suite": "max_layout", "transition_sets": {"DEFAULT": ["R>S"]}}), [0, 1, 0]);
+        let row = |cost: f64| json!({"suite": "max_layout", "transition_cost": {"rows": [[[4], 0, "S0", "R", "allgather", cost]]}});
+        check(row(768.0), [1, 0, 0]);
+        check(row(767.0), [0, 1, 0]);
+    }
+
+    #[test]
+    fn what_is_not_replayed_is_counted() {
+        check(json!({"suite": "unheard_of", "groups": {"a": [{"id": 1}, {"id": 2}], "b": [{"id": 3}]}}), [0, 0, 3]);
+        check(json!({"suite": "max_layout", "new_group": [{"id": 1}]}), [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_malformed_file_is_an_error_that_says_where() {
+        let error = |file: serde_json::Value| {
+            replay_value(&file, "test.json", &mut Report::new(Vec::new())).unwrap_err().to_string()
+        };
+        assert_eq!(error(json!({})), "test.json: should be an object with the field 'suite', found {}");
+        let missing = json!({"suite": "max_layout", "local_shapes": [{"id": 1, "shape": [2], "placements": ["X"]}]});
+        assert!(error(missing).starts_with("test.json: .local_shapes [0] .placements [0] should be R, S<tensor axis>, P or U"));
+        assert!(error(json!({"suite": "max_plan"})).contains("'cases'"));
+    }
 }

@@ -111,6 +111,11 @@ impl Report {
         }
     }
 
+    /// Passed, failed and skipped cases.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        [self.passed, self.failed, self.skipped.iter().map(|(_, _, n)| n).sum()]
+    }
+
     /// Prints the counts; whether no case failed.
     pub(super) fn finish(self) -> bool {
         for (text, n) in &self.notes {
@@ -119,8 +124,8 @@ impl Report {
         for (suite, reason, n) in &self.skipped {
             println!("{suite}: {n} skipped: {reason}");
         }
-        let skipped: usize = self.skipped.iter().map(|(_, _, n)| n).sum();
-        println!("{} passed, {} failed, {skipped} skipped", self.passed, self.failed);
+        let [passed, failed, skipped] = self.counts();
+        println!("{passed} passed, {failed} failed, {skipped} skipped");
         self.failed == 0
     }
 }

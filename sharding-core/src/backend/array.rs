@@ -135,6 +135,18 @@ impl LocalArray {
         view
     }
 
+    /// The view without an axis: its first element. An axis of extent 1 is dropped so; one that is not there changes
+    /// nothing.
+    #[must_use]
+    pub fn without(&self, axis: usize) -> Self {
+        let mut view = self.clone();
+        if axis < view.meta.strides.len() {
+            view.meta.shape = self.shape().without(axis);
+            view.meta.strides.remove(axis);
+        }
+        view
+    }
+
     /// The same elements under another shape, where no copy is needed: the array is contiguous and the number of
     /// elements agrees. `None` otherwise.
     pub fn reshaped(&self, shape: &Shape) -> Option<Self> {

@@ -115,9 +115,13 @@ pub struct OpDef {
 
 inventory::collect!(OpDef);
 
-fn typed<O: Op>(args: &dyn Any) -> Result<&O::Args> {
+/// The arguments of an op in their type.
+///
+/// # Errors
+/// [`ErrorKind::Internal`] if they are another op's.
+pub fn typed<'a, A: OpArgs>(def: &OpDef, args: &'a dyn Any) -> Result<&'a A> {
     args.downcast_ref().ok_or_else(|| {
-        Error::new(ErrorKind::Internal, format!("the arguments of {} are of another type", O::DEF.name))
+        Error::new(ErrorKind::Internal, format!("the arguments of {} are of another type", def.name))
     })
 }
 
@@ -134,10 +138,10 @@ impl OpDef {
             operands,
             results,
             args: TypeId::of::<O::Args>,
-            shape: |operands, args| O::shape(operands, typed::<O>(args)?),
-            rows: |cx, args, rows| O::rows(cx, typed::<O>(args)?, rows),
-            kernel: |cx, operands, written, args| O::kernel(cx, operands, written, typed::<O>(args)?),
-            stages: |cx, operands, args| O::stages(cx, operands, typed::<O>(args)?),
+            shape: |operands, args| O::shape(operands, typed(O::DEF, args)?),
+            rows: |cx, args, rows| O::rows(cx, typed(O::DEF, args)?, rows),
+            kernel: |cx, operands, written, args| O::kernel(cx, operands, written, typed(O::DEF, args)?),
+            stages: |cx, operands, args| O::stages(cx, operands, typed(O::DEF, args)?),
             cases: O::cases,
             at,
         }

@@ -1,11 +1,16 @@
 //! What generated code calls: conversions of what authors return, and the errors of what an op does not have.
 
 use super::{OpDef, OperandDef, OperandKind};
+use crate::backend::LocalArray;
 use crate::kernel::KernelCx;
 use crate::stage::Shards;
-use crate::{Error, ErrorKind, Metas, TensorMeta};
+use crate::{Error, ErrorKind, Metas, Result, TensorMeta};
 
 /// What a shape function may return: a [`TensorMeta`], a tuple of them, `()` for an op without results, or [`Metas`].
+#[diagnostic::on_unimplemented(
+    message = "a shape function cannot return `Result<{Self}>`",
+    note = "write `Result<TensorMeta>`, `Result<(TensorMeta, TensorMeta)>` for several results, or `Result<()>` for none"
+)]
 pub trait IntoMetas {
     /// The metas in the order of the results.
     fn into_metas(self) -> Metas;
@@ -28,6 +33,10 @@ impl IntoMetas for () {
 }
 
 /// What a staged function may return: [`Shards`], a tuple of them, or a vector.
+#[diagnostic::on_unimplemented(
+    message = "a staged function cannot return `Result<{Self}>`",
+    note = "write `Result<Shards>`, or `Result<(Shards, Shards)>` for several results"
+)]
 pub trait IntoShards {
     /// The shards of each result, in order.
     fn into_shards(self) -> Vec<Shards>;
@@ -87,6 +96,17 @@ pub fn no_stages(op: &'static str) -> Error {
 /// The error of a part that a misuse of the attribute left out; such a program does not compile.
 pub fn not_compiled(op: &'static str) -> Error {
     Error::new(ErrorKind::Internal, "the op's declaration has an error").with_op(op)
+}
+
+/// The written operands of a kernel that declares `N` of them.
+///
+/// # Errors
+/// [`ErrorKind::Internal`] for another number, which dispatch rules out.
+pub fn written<const N: usize>(arrays: &mut [LocalArray]) -> Result<&mut [LocalArray; N]> {
+    let n = arrays.len();
+    arrays
+        .try_into()
+        .map_err(|_| Error::new(ErrorKind::Internal, format!("{n} written operands were passed, not {N}")))
 }
 
 impl OpDef {

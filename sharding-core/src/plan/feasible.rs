@@ -51,7 +51,7 @@ pub(super) struct Score {
     pub(super) moves: bool,
     /// Whether the policy in force and the type of the mesh axis allow every change.
     pub(super) allowed: bool,
-    /// Whether the default transitions allow every change.
+    /// Whether the default transitions allow every change, and the type of the axis every stage.
     pub(super) by_default: bool,
 }
 
@@ -119,8 +119,10 @@ impl AxisView<'_> {
         for stage in &row.stages {
             score.cost += self.stage_price(stage);
             // A policy speaks of operands that move; a stage is a part of the op. On an explicit axis none may
-            // communicate.
-            score.allowed &= !(self.is_explicit() && stage.kind.communicates());
+            // communicate, and no transfer by hand mends that: other rows are to be proposed.
+            let forbidden = self.is_explicit() && stage.kind.communicates();
+            score.allowed &= !forbidden;
+            score.by_default &= !forbidden;
         }
         Ok(score)
     }

@@ -7,6 +7,8 @@ mod feasible;
 mod pick;
 mod policy;
 mod report;
+#[cfg(test)]
+pub(crate) mod tests;
 mod text;
 
 pub(crate) use cache::{Key, KeyOperand, PlanCache};

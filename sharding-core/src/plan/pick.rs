@@ -45,6 +45,8 @@ pub struct Plan {
     pub moved: SmallVec<[usize; 4]>,
     /// The score: the sum over mesh axes of the chosen rows' costs.
     pub cost: f64,
+    /// The cost of the chosen row on every mesh axis.
+    pub axis_costs: SmallVec<[f64; 2]>,
 }
 
 /// Picks the cheapest allowed row on every mesh axis, in order.
@@ -93,7 +95,7 @@ pub(super) struct Picker<'a> {
     committed: SmallVec<[AxisAssignment; 2]>,
     /// The rows of the axis asked about last; their memory is used again on the next.
     rows: Rows,
-    cost: f64,
+    costs: SmallVec<[f64; 2]>,
 }
 
 impl<'a> Picker<'a> {
@@ -111,7 +113,7 @@ impl<'a> Picker<'a> {
             results: request.results.iter().map(|_| Places::new()).collect(),
             committed: SmallVec::new(),
             rows: Rows::new(),
-            cost: 0.0,
+            costs: SmallVec::new(),
         })
     }
 
@@ -128,7 +130,8 @@ impl<'a> Picker<'a> {
         };
         self.rows.clear();
         let asked = (request.rows)(&cx, request.args.as_any(), &mut self.rows);
-        asked.and_then(|()| self.check_rows()).map_err(|error| report::located(request, axis, error))
+        asked.map_err(|error| report::unplaced(request, axis, error))?;
+        self.check_rows().map_err(|error| report::located(request, axis, error))
     }
 
     fn check_rows(&self) -> Result<()> {
@@ -194,7 +197,7 @@ impl<'a> Picker<'a> {
             places.push(*to);
         }
         self.committed.push(row.clone());
-        self.cost += choice.score.cost;
+        self.costs.push(choice.score.cost);
     }
 
     /// The placements of the operands, as far as committed.
@@ -213,7 +216,8 @@ impl<'a> Picker<'a> {
             moved,
             operands: self.operands.into_iter().map(|operand| operand.places).collect(),
             results: self.results,
-            cost: self.cost,
+            cost: self.costs.iter().sum(),
+            axis_costs: self.costs,
         }
     }
 }

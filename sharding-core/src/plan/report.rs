@@ -2,7 +2,7 @@
 
 use super::feasible::{AxisView, Score, Value, Why, kind, names_unknown};
 use super::pick::Picker;
-use super::{Mode, PlanRequest, Policy, text};
+use super::{CostModel, Mode, PlanRequest, Policy, VolumeCost, text};
 use crate::placement::{Transition, TransitionKind, TransitionSet};
 use crate::rule::{AxisAssignment, Role, StageCollective};
 use crate::{AxisType, Error, ErrorKind, Place};
@@ -21,6 +21,8 @@ pub struct Report {
     pub(super) operands: Vec<String>,
     pub(super) mesh_axes: Vec<String>,
     pub(super) policy: Policy,
+    /// What costs are: bytes in the default model.
+    pub(super) unit: &'static str,
     pub(super) axes: Vec<AxisReport>,
     pub(super) verdict: Verdict,
     /// The operands that move.
@@ -103,6 +105,7 @@ pub fn trace(request: &PlanRequest<'_>) -> Report {
         names,
         mesh_axes: request.mesh.axis_names().map(str::to_owned).collect(),
         policy: request.policy,
+        unit: if request.cost.key() == VolumeCost.key() { "bytes" } else { "cost" },
         axes: Vec::new(),
         verdict: Verdict::Runs,
         moved: Vec::new(),
@@ -198,6 +201,12 @@ fn advise(request: &PlanRequest<'_>, picker: &Picker<'_>, report: &mut Report) {
         report.fix = text::unstick(request, axis);
         return;
     }
+    if let Verdict::Explicit(_) = report.verdict
+        && report.fix.is_empty()
+    {
+        // Nothing to move by hand: the op itself communicates.
+        report.fix = text::relabel(request);
+    }
     let explicit = report.axes.iter().any(|axis| {
         axis.kind == AxisType::Explicit
             && axis.candidates.iter().any(|row| row.committed && row.score.is_ok_and(|score| !score.allowed))
@@ -210,6 +219,9 @@ fn advise(request: &PlanRequest<'_>, picker: &Picker<'_>, report: &mut Report) {
     let allowed: TransitionSet = needed.fold(request.policy.allowed, TransitionSet::with);
     report.block = Some(text::block(request.def.name, allowed));
 }
+
+/// Between two lines of a fix, so that they stand below each other.
+const NEXT_FIX: &str = "\n       ";
 
 /// The error of a call that cannot run as it is.
 pub(super) fn refusal(request: &PlanRequest<'_>) -> Error {
@@ -227,7 +239,7 @@ pub(super) fn refusal(request: &PlanRequest<'_>) -> Error {
         }
     };
     let detail = text::Detail(&report).to_string();
-    let mut fix = report.fix.join("\n       ");
+    let mut fix = report.fix.join(NEXT_FIX);
     if let Some(block) = &report.block {
         fix.push_str("\n  or:  ");
         fix.push_str(block);
@@ -244,9 +256,20 @@ pub(super) fn manual(request: &PlanRequest<'_>, axis: usize) -> Error {
         "an op runs on a manual mesh axis only inside shard_map; outside, only transfer and inspection work",
     )
     .with_fix(format!(
-        "shard_map over '{}', or relabel the axis: x.on(&mesh.with_axis_types([..])?)",
+        "shard_map over '{}', or relabel the axis: x.on(&mesh.with_axis_types([..])?)?",
         request.mesh.axis_name(axis)
     ));
+    located(request, axis, error)
+}
+
+/// The error of a rule that refuses the operands where they lie: a rule knows no names, so the lines to write are
+/// added here unless it said what to do.
+pub(super) fn unplaced(request: &PlanRequest<'_>, axis: usize, error: Error) -> Error {
+    let lines = match (error.kind(), error.fix()) {
+        (ErrorKind::Sharding, None) => text::unstick(request, axis),
+        _ => Vec::new(),
+    };
+    let error = if lines.is_empty() { error } else { error.with_fix(lines.join(NEXT_FIX)) };
     located(request, axis, error)
 }
 

@@ -124,7 +124,7 @@ fn table(report: &Report, axis: &AxisReport, f: &mut fmt::Formatter<'_>) -> fmt:
     writeln!(f, "mesh axis '{}' of size {}{kind}", axis.name, axis.size)?;
     let wide = report.names.len() > MOST_COLUMNS;
     let mut head: Vec<String> = if wide { vec!["operands".to_owned()] } else { report.names.clone() };
-    head.extend(["result", "needs", "cost", "status"].map(str::to_owned));
+    head.extend(["result", "needs", report.unit, "status"].map(str::to_owned));
     let mut lines = vec![head];
     lines.extend(axis.candidates.iter().map(|row| cells(report, axis, row, wide)));
     let columns = lines.first().map_or(0, Vec::len);
@@ -133,7 +133,7 @@ fn table(report: &Report, axis: &AxisReport, f: &mut fmt::Formatter<'_>) -> fmt:
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for line in &lines {
-        let mut text = String::from(" ");
+        let mut text = String::new();
         for (i, (cell, width)) in line.iter().zip(&widths).enumerate() {
             // Costs are numbers: to the right. The last column is as long as it is.
             match columns - i {
@@ -344,6 +344,19 @@ pub(super) fn block(op: &str, allowed: TransitionSet) -> String {
     format!("auto_reshard({policy}, || {op}(..))")
 }
 
+/// The lines that let the policy decide on every mesh axis.
+pub(super) fn relabel(request: &PlanRequest<'_>) -> Vec<String> {
+    let types: Vec<&str> = request.mesh.shape().iter().map(|_| "AxisType::Auto").collect();
+    let types = types.join(", ");
+    let tensors = request.operands.iter().enumerate().filter(|(_, operand)| operand.role == Role::Tensor);
+    tensors
+        .map(|(i, _)| {
+            let (value, variable) = spelled(request, i);
+            format!("let {variable} = {value}.on(&{value}.mesh().with_axis_types([{types}])?)?;")
+        })
+        .collect()
+}
+
 /// What to write where no row can be reached on a mesh axis.
 pub(super) fn unstick(request: &PlanRequest<'_>, axis: usize) -> Vec<String> {
     let tensors = || request.operands.iter().enumerate().filter(|(_, operand)| operand.role == Role::Tensor);
@@ -352,20 +365,24 @@ pub(super) fn unstick(request: &PlanRequest<'_>, axis: usize) -> Vec<String> {
         .map(|(i, _)| {
             let (value, variable) = spelled(request, i);
             format!(
-                "let {variable} = {value}.rebind_mapping(&mapping)?; // say how its shards make up the whole"
+                "let {variable} = {value}.rebind_mapping(&mapping, shape)?; // says how its shards make up the whole"
             )
         })
         .collect();
     if !unknown.is_empty() {
         return unknown;
     }
-    let written = request.operands.iter().position(|operand| operand.role == Role::Written);
-    if let Some(written) = written {
-        let (target, _) = spelled(request, written);
-        return tensors()
+    let mut written =
+        request.operands.iter().enumerate().filter(|(_, operand)| operand.role == Role::Written);
+    if let Some((i, target)) = written.next() {
+        let (target_name, _) = spelled(request, i);
+        let sources = request.operands.iter().enumerate().filter(|(_, operand)| {
+            matches!(operand.role, Role::Tensor | Role::Single) && operand.places != target.places
+        });
+        return sources
             .map(|(i, _)| {
                 let (value, variable) = spelled(request, i);
-                format!("let {variable} = {value}.transfer_to({target}.mapping())?;")
+                format!("let {variable} = {value}.transfer_to({target_name}.tensor_layout().mapping())?;")
             })
             .collect();
     }

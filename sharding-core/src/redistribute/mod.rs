@@ -1,40 +1,26 @@
 //! Redistribution: changing the placements of a tensor by a program of steps.
+//!
+//! A step is one collective over one or several mesh axes at once. [`Program::search`] finds the cheapest program under
+//! a cost model, [`Program::run`] runs it, and [`explain_transfer`] says what it is without running it.
+//!
+//! * A step is legal only if the indices that every device holds after it lie inside what its group held before; for
+//!   local_slice, keep_one_copy and reduce_scatter inside what it held itself. Several mesh axes that split one tensor
+//!   axis are one balanced split, so only the last of them can be added or removed without an exchange, and only where
+//!   the cuts nest (10 rows are 5, 5 over 2 devices but 3, 3, 2, 2 over 2x2: one row crosses). Where they do not, the
+//!   rows at the boundaries are permuted.
+//! * On the way a mesh axis wears its source placement, Replicated, or its target placement; Replicated only if one of
+//!   the two holds the whole, or if no device then holds more than it does before or after.
 
-use crate::backend::{LocalArrays, Step};
-use crate::plan::CostModel;
-use crate::{Result, TensorLayout};
+mod axis_set;
+mod explain;
+mod mesh_move;
+mod overlap;
+mod price;
+mod program;
+mod run;
+mod search;
+mod state;
 
-/// The steps that take a tensor from one layout to another, and their price.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// The layout before.
-    pub source: TensorLayout,
-    /// The layout after.
-    pub target: TensorLayout,
-    /// The steps, each from the layout that the one before leaves.
-    pub steps: Vec<Step>,
-    /// The sum of the steps' prices.
-    pub cost: f64,
-}
-
-impl Program {
-    /// The cheapest program under a cost model: device to mesh and back, mesh to mesh, and any change of placements
-    /// on one mesh.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Sharding`](crate::ErrorKind::Sharding) where there is none: to or from Unknown on an axis that
-    /// changes, Partial of another op, Partial targets from one device or from another grid.
-    pub fn search(source: &TensorLayout, target: &TensorLayout, cost: &dyn CostModel) -> Result<Self> {
-        let _ = (source, target, cost);
-        todo!()
-    }
-
-    /// Runs the steps on the shards that this process addresses, in the order of its positions.
-    ///
-    /// # Errors
-    /// What the backends say.
-    pub fn run(&self, op: &'static str, shards: LocalArrays) -> Result<LocalArrays> {
-        let _ = (op, shards);
-        todo!()
-    }
-}
+pub use explain::{Explanation, explain_transfer};
+pub(crate) use overlap::{Run, overlap};
+pub use program::Program;

@@ -6,7 +6,7 @@ use sharding_core::op::{Op, Registry};
 use sharding_ops::{DeviceMesh, Place, ReduceOp, Result};
 use stress::op::squared_distance;
 
-sharding_core::check_rule!(stress::op::squared_distance);
+sharding_core::check_rule!(squared_distance);
 
 #[test]
 fn is_registered_with_its_kernel() -> Result<()> {

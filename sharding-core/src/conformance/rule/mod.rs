@@ -1,6 +1,6 @@
 //! Rules are checked, not trusted.
 //!
-//! [`check_rule`] takes every case of an op, variants of it with extents of 0, 1, 5 and 7, and every row that its rule
+//! [`check_rule`] takes every case of an op, variants of it with extents of 0, 1, 5, 6 and 7, and every row that its rule
 //! gives on meshes of 2, 3 and 2x2 devices for operands placed in many ways. For each row it cuts the inputs as the
 //! row says (Partial parts are unequal and of both signs), runs the kernel or the staged function on every device,
 //! joins the outputs as the row says, and compares with the kernel on whole inputs. Rows that a plan would not choose
@@ -152,12 +152,14 @@ struct Checker<'a> {
     /// Texts of all rows, and of what was reported.
     rows: FxHashSet<String>,
     reported: FxHashSet<String>,
+    /// The rule panicked: it is not asked again.
+    broken: bool,
 }
 
 impl<'a> Checker<'a> {
     fn new(subject: &'a Subject<'a>) -> Self {
         let report = RuleReport::new(subject.def, subject.kind);
-        Self { subject, report, rows: FxHashSet::default(), reported: FxHashSet::default() }
+        Self { subject, report, rows: FxHashSet::default(), reported: FxHashSet::default(), broken: false }
     }
 
     fn run(mut self) -> Result<RuleReport> {
@@ -226,7 +228,7 @@ impl<'a> Checker<'a> {
         let all_replicated = |row: &AxisAssignment| {
             row.operands.iter().chain(&row.results).all(|place| *place == Place::Replicated)
         };
-        if !writes && !rows.iter().any(all_replicated) {
+        if !writes && !self.broken && !rows.iter().any(all_replicated) {
             self.fail_trial(trial, "", &mesh, None, "all-Replicated is not a row");
         }
         let mut executor = Executor::new(self.subject, trial, &mesh);
@@ -296,11 +298,15 @@ impl<'a> Checker<'a> {
         present: &[&Present],
         all: &mut Vec<AxisAssignment>,
     ) {
+        if self.broken {
+            return;
+        }
         let answer = match ask(self.subject, trial, mesh.shape(), committed, present) {
             Ok(answer) => answer,
             Err(error) => {
                 let plain = present.iter().all(|present| present.iter().all(|p| *p == Place::Replicated));
-                if error.kind() == ErrorKind::Internal || (plain && committed.is_empty()) {
+                self.broken = error.kind() == ErrorKind::Internal;
+                if self.broken || (plain && committed.is_empty()) {
                     self.fail_trial(trial, "", mesh, None, &format!("the rule refuses: {error}"));
                 }
                 return;
@@ -308,9 +314,6 @@ impl<'a> Checker<'a> {
         };
         let now = present.first().map(|present| present.as_slice()).unwrap_or(&[]);
         for row in answer.iter() {
-            if all.contains(row) {
-                continue;
-            }
             let moved = trial
                 .roles
                 .iter()
@@ -328,7 +331,9 @@ impl<'a> Checker<'a> {
             } else if unknown {
                 "it claims to know where the result of an Unknown operand lies".to_owned()
             } else {
-                all.push(row.clone());
+                if !all.contains(row) {
+                    all.push(row.clone());
+                }
                 continue;
             };
             self.fail_trial(trial, &row.to_string(), mesh, None, &broken);

@@ -137,9 +137,9 @@ pub(super) fn roles(subject: &Subject<'_>, case: &Case) -> Vec<Vec<Role>> {
 }
 
 /// The most variants of one case.
-const VARIANTS: usize = 24;
+const VARIANTS: usize = 28;
 
-/// The same call with other extents, as far as the shape function takes them: 1, 5, 7 and 0 for every extent that
+/// The same call with other extents, as far as the shape function takes them: 0, 1, 5, 6 and 7 for every extent that
 /// operands share, and 1 for single axes (broadcasting).
 pub(super) fn variants(subject: &Subject<'_>, case: &Case) -> Vec<Case> {
     let extents: BTreeSet<usize> =
@@ -154,7 +154,7 @@ pub(super) fn variants(subject: &Subject<'_>, case: &Case) -> Vec<Case> {
             tried.push(variant);
         }
     };
-    for to in [5, 1, 7, 0] {
+    for to in [5, 1, 6, 7, 0] {
         for from in &extents {
             add(replaced(case, |extent| if extent == *from { to } else { extent }));
         }

@@ -1,0 +1,89 @@
+//! The contract's methods, each handed to the file of its subject.
+
+use crate::collective::COLLECTIVES;
+use crate::{copy, device, dot, fused, gather, iota, map, reduce, storage};
+use sharding_core::backend::{
+    Backend, Collectives, LocalArray, LocalMeta, Move, Positions, Primitive, Support, Work,
+};
+use sharding_core::{BackendKind, DType, Device, DeviceMesh, Result, Shape};
+
+/// The backend of the device kind `cpu`. It has no state: all work is done when a call returns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuBackend;
+
+impl Backend for CpuBackend {
+    fn kind(&self) -> BackendKind {
+        BackendKind::CPU
+    }
+
+    fn devices(&self) -> Result<Vec<Device>> {
+        Ok(device::probe())
+    }
+
+    fn positions(&self, mesh: &DeviceMesh) -> Result<Positions> {
+        device::positions(mesh)
+    }
+
+    fn shares_memory(&self, a: Device, b: Device) -> bool {
+        a.same_ordinal(b)
+    }
+
+    fn supports(&self, primitive: &Primitive, inputs: &[LocalMeta]) -> Support {
+        match primitive {
+            Primitive::Map(expr) => map::supports(expr, inputs),
+            Primitive::Reduce(reduce) => reduce::supports(reduce, inputs),
+            Primitive::Dot => dot::supports(inputs),
+            Primitive::Gather(gather) => gather::supports(gather, inputs),
+            Primitive::Copy(map) => copy::supports(map, inputs),
+            Primitive::Iota(iota) => iota::supports(iota),
+            Primitive::Fused(op) => fused::supports(op, inputs),
+            other => Support::No(format!("the cpu backend does not know {other:?}")),
+        }
+    }
+
+    fn alloc(&self, device: Device, dtype: DType, shape: &Shape) -> Result<LocalArray> {
+        storage::alloc(device, dtype, shape)
+    }
+
+    fn write(&self, bytes: &[u8], into: &mut LocalArray) -> Result<()> {
+        storage::write(bytes, into)
+    }
+
+    fn read(&self, array: &LocalArray, into: &mut [u8]) -> Result<()> {
+        storage::read(array, into)
+    }
+
+    fn copy(&self, moves: &mut [Move<'_>]) -> Result<()> {
+        copy::regions(moves)
+    }
+
+    fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
+        work.iter_mut().try_for_each(|work| launch(primitive, work).map_err(|error| error.with_op(work.op)))
+    }
+
+    fn synchronize(&self, _: Device) -> Result<()> {
+        Ok(())
+    }
+
+    fn collectives(&self) -> &dyn Collectives {
+        &COLLECTIVES
+    }
+}
+
+fn launch(primitive: &Primitive, work: &mut Work<'_>) -> Result<()> {
+    let misfit = |inputs: usize, outputs: usize| {
+        storage::internal(format!("{primitive:?} is launched with {inputs} inputs and {outputs} outputs"))
+    };
+    let (inputs, outputs) = (work.inputs, work.outputs.len());
+    let [out] = &mut *work.outputs else { return Err(misfit(inputs.len(), outputs)) };
+    match (primitive, inputs) {
+        (Primitive::Map(expr), _) => map::run(expr, inputs, out),
+        (Primitive::Reduce(reduce), [x]) => reduce::run(reduce, x, out),
+        (Primitive::Dot, [a, b]) => dot::run(a, b, out),
+        (Primitive::Gather(gather), [table, indices]) => gather::run(gather, table, indices, out),
+        (Primitive::Copy(map), _) => copy::run(map, inputs, out),
+        (Primitive::Iota(iota), []) => iota::run(iota, out),
+        (Primitive::Fused(op), _) => fused::run(op, inputs, out),
+        _ => Err(misfit(inputs.len(), outputs)),
+    }
+}

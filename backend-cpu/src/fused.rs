@@ -1,0 +1,165 @@
+//! Kernels in one pass: each row of softmax and layer_norm is read once from memory.
+
+use crate::copy::Walk;
+use crate::device::{is_large, vectorize};
+use crate::element::{Max, Slot, Sum, apply, exp};
+use crate::map::Lane;
+use crate::reduce::row;
+use crate::storage::{View, internal, overwrite, unsupported};
+use rayon::prelude::*;
+use sharding_core::backend::{FusedOp, LocalArray, LocalMeta, Support};
+use sharding_core::{DType, Result};
+use smallvec::SmallVec;
+use std::mem::MaybeUninit;
+
+/// Elements per task of the pool.
+const TASK: usize = 1 << 14;
+/// What an element costs compared with an addition.
+const WEIGHT: usize = 8;
+
+/// See [`Backend::supports`](sharding_core::backend::Backend::supports).
+pub(crate) fn supports(op: &FusedOp, inputs: &[LocalMeta]) -> Support {
+    let floats = inputs.iter().all(|input| input.dtype == DType::F32);
+    let fits = match (op, inputs) {
+        (FusedOp::Softmax { axis }, [x]) => *axis < x.shape.len(),
+        (FusedOp::LayerNorm { .. }, [x, gamma, beta]) => match x.shape.last() {
+            Some(n) => [gamma, beta].iter().all(|vector| *vector.shape == [*n]),
+            None => false,
+        },
+        _ => false,
+    };
+    if floats && fits { Support::Yes } else { Support::No(format!("{op:?} of {inputs:?}")) }
+}
+
+/// Runs the primitive.
+pub(crate) fn run(op: &FusedOp, inputs: &[&LocalArray], out: &mut LocalArray) -> Result<()> {
+    if inputs.first().is_none_or(|x| x.shape() != out.shape()) {
+        return Err(internal(format!("{op:?} into {out:?}")));
+    }
+    match (op, inputs) {
+        (FusedOp::Softmax { axis }, [x]) => softmax(x, *axis, out),
+        (FusedOp::LayerNorm { eps }, [x, gamma, beta]) => layer_norm(x, gamma, beta, *eps as f32, out),
+        _ => Err(unsupported(format_args!("{op:?} of {} inputs", inputs.len()))),
+    }
+}
+
+/// Runs `one(row, room, result)` on rows of `n` elements, over the pool where there are many; room is for 2n elements.
+fn rows<O: Slot<f32>>(
+    x: &[f32],
+    n: usize,
+    out: &mut [O],
+    one: impl Fn(&[f32], &mut [f32], &mut [O]) + Send + Sync,
+) {
+    let room = || vec![0.0; 2 * n];
+    if is_large(x.len().saturating_mul(WEIGHT)) {
+        let least = (TASK / n).max(1);
+        let pairs = out.par_chunks_mut(n).zip(x.par_chunks(n));
+        pairs.with_min_len(least).for_each_init(room, |room, (out, x)| one(x, room, out));
+    } else {
+        let mut room = room();
+        out.chunks_mut(n).zip(x.chunks(n)).for_each(|(out, x)| one(x, &mut room, out));
+    }
+}
+
+/// `out[i] = f(x[i])`, vectorised.
+#[inline(always)]
+fn each(x: &[f32], out: &mut [f32], f: impl Fn(f32) -> f32) {
+    vectorize(
+        #[inline(always)]
+        || out.iter_mut().zip(x).for_each(|(slot, x)| *slot = f(*x)),
+    );
+}
+
+/// A row of softmax; `powers` has room for one.
+fn softmax_row<O: Slot<f32>>(x: &[f32], powers: &mut [f32], out: &mut [O]) {
+    let powers = &mut powers[..x.len()];
+    let max = row::<Max, f32>(x);
+    each(
+        x,
+        powers,
+        #[inline(always)]
+        |x| exp(x - max),
+    );
+    let sum = row::<Sum, f32>(powers);
+    apply(Lane::Slice(powers), out, |power| power / sum);
+}
+
+fn softmax(x: &LocalArray, axis: usize, out: &mut LocalArray) -> Result<()> {
+    let n = x.shape().extent(axis);
+    if axis >= x.shape().len() {
+        return Err(internal(format!("a softmax of {x:?} along axis {axis}")));
+    }
+    if x.elements() == 0 {
+        return Ok(());
+    }
+    if axis + 1 == x.shape().len() {
+        let view = View::<f32>::of(x)?;
+        // SAFETY: `rows` hands out all of `out`, and `apply` writes every element of a row.
+        return unsafe {
+            overwrite::<f32>(out, |out| {
+                rows(&view.to_dense(), n, out, softmax_row);
+                Ok(())
+            })
+        };
+    }
+    // Rows of another axis are brought together first.
+    let mut axes: SmallVec<[usize; 4]> = (0..x.shape().len()).filter(|other| *other != axis).collect();
+    axes.push(axis);
+    let moved = x.permute(&axes);
+    let dense = View::<f32>::of(&moved)?.to_dense();
+    let mut results = vec![0.0; dense.len()];
+    rows(&dense, n, &mut results, softmax_row);
+    let steps = out.shape().strides();
+    let strides: SmallVec<[isize; 4]> = axes.iter().map(|axis| steps[*axis]).collect();
+    let (from, to) = (Walk::new(&[results.len()], &[1], 0), Walk::new(moved.shape(), &strides, 0));
+    // SAFETY: `to` goes over every index of a contiguous array of the shape of `out`, in another order of axes.
+    unsafe {
+        overwrite::<f32>(out, |out| {
+            to.write(out, &from, &results);
+            Ok(())
+        })
+    }
+}
+
+fn layer_norm(
+    x: &LocalArray,
+    gamma: &LocalArray,
+    beta: &LocalArray,
+    eps: f32,
+    out: &mut LocalArray,
+) -> Result<()> {
+    if x.elements() == 0 {
+        return Ok(());
+    }
+    let (view, gamma, beta) =
+        (View::<f32>::of(x)?, View::<f32>::of(gamma)?.to_dense(), View::<f32>::of(beta)?.to_dense());
+    let n = x.shape().last().copied().unwrap_or(1);
+    if gamma.len() != n || beta.len() != n {
+        return Err(internal(format!("a layer norm of {x:?} by {} and {} factors", gamma.len(), beta.len())));
+    }
+    let one = |x: &[f32], room: &mut [f32], out: &mut [MaybeUninit<f32>]| {
+        let (centred, squares) = room.split_at_mut(n);
+        let count = n as f32;
+        let mean = row::<Sum, f32>(x) / count;
+        each(x, centred, |x| x - mean);
+        each(centred, squares, |x| x * x);
+        let deviation = (row::<Sum, f32>(squares) / count + eps).sqrt();
+        vectorize(
+            #[inline(always)]
+            || {
+                let factors = gamma.iter().zip(beta.iter());
+                for ((slot, x), (gamma, beta)) in out.iter_mut().zip(&*centred).zip(factors) {
+                    slot.put(*x / deviation * *gamma + *beta);
+                }
+            },
+        );
+    };
+    // SAFETY: `rows` hands out all of `out`; `gamma`, `beta` and `centred` have a row's length, so that `one` writes
+    // every element of a row.
+    unsafe {
+        overwrite::<f32>(out, |out| {
+            rows(&view.to_dense(), n, out, one);
+            Ok(())
+        })
+    }
+}

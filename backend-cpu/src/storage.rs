@@ -1,0 +1,303 @@
+//! Host memory: an ndarray of elements that may not be defined yet, and typed access to it.
+
+use crate::copy::Walk;
+use crate::element::{Item, Slot, with_dtype};
+use bytemuck::cast_slice;
+use ndarray::Array1;
+use sharding_core::backend::{LocalArray, LocalMeta, Storage};
+use sharding_core::{DType, Device, Error, ErrorKind, Result, Shape};
+use std::any::Any;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// Elements of which some may not be defined yet.
+pub(crate) type Data<T> = Array1<MaybeUninit<T>>;
+
+/// The elements of one storage.
+#[derive(Clone)]
+pub(crate) enum Buffer {
+    Bool(Data<bool>),
+    I64(Data<i64>),
+    F32(Data<f32>),
+}
+
+/// A buffer in host memory.
+#[derive(Clone)]
+pub(crate) struct CpuStorage {
+    device: Device,
+    /// Whether every element is defined. Only [`overwrite`] and [`CpuStorage::define`] set it.
+    ready: bool,
+    bytes: usize,
+    buffer: Buffer,
+}
+
+impl CpuStorage {
+    fn new<T: Item>(device: Device, elements: usize) -> Result<Self> {
+        let bytes = elements.checked_mul(size_of::<T>()).ok_or_else(|| no_memory(T::DTYPE, elements))?;
+        let mut data = Vec::new();
+        data.try_reserve_exact(elements).map_err(|_| no_memory(T::DTYPE, elements))?;
+        // SAFETY: the capacity is at least `elements`, and a `MaybeUninit` needs no initialisation.
+        unsafe { data.set_len(elements) };
+        Ok(Self { device, ready: elements == 0, bytes, buffer: T::wrap(Array1::from_vec(data)) })
+    }
+
+    /// Gives elements that are not defined the value zero.
+    fn define(&mut self) -> Result<()> {
+        if !self.ready {
+            with_dtype!(self.dtype(), T => {
+                self.data_mut::<T>()?.fill(MaybeUninit::new(T::ZERO));
+            });
+            self.ready = true;
+        }
+        Ok(())
+    }
+
+    fn dtype(&self) -> DType {
+        match &self.buffer {
+            Buffer::Bool(_) => DType::Bool,
+            Buffer::I64(_) => DType::I64,
+            Buffer::F32(_) => DType::F32,
+        }
+    }
+
+    fn data_mut<T: Item>(&mut self) -> Result<&mut [MaybeUninit<T>]> {
+        let found = self.dtype();
+        T::data_mut(&mut self.buffer)
+            .and_then(|data| data.as_slice_mut())
+            .ok_or_else(|| other_dtype(T::DTYPE, found))
+    }
+
+    /// All elements.
+    pub(crate) fn elements<T: Item>(&self) -> Result<&[T]> {
+        let data = T::data(&self.buffer)
+            .and_then(|data| data.as_slice())
+            .ok_or_else(|| other_dtype(T::DTYPE, self.dtype()))?;
+        if !self.ready {
+            return Err(internal("an array is read that was never written"));
+        }
+        // SAFETY: `ready` says that every element is initialised, and `MaybeUninit<T>` has the layout of `T`.
+        Ok(unsafe { &*(std::ptr::from_ref(data) as *const [T]) })
+    }
+
+    /// All elements, to be written in place.
+    pub(crate) fn elements_mut<T: Item>(&mut self) -> Result<&mut [T]> {
+        self.define()?;
+        let data = self.data_mut::<T>()?;
+        // SAFETY: `define` initialised every element, and `MaybeUninit<T>` has the layout of `T`; a `&mut [T]` cannot
+        // make an element undefined again.
+        Ok(unsafe { &mut *(std::ptr::from_mut(data) as *mut [T]) })
+    }
+}
+
+impl Storage for CpuStorage {
+    fn device(&self) -> Device {
+        self.device
+    }
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// An error of this library, not of its caller.
+pub(crate) fn internal(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Internal, message)
+}
+
+/// What the backend does not do.
+pub(crate) fn unsupported(what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Backend, format!("the cpu backend does not support {what}"))
+}
+
+fn no_memory(dtype: DType, elements: usize) -> Error {
+    Error::new(ErrorKind::Backend, format!("not enough host memory for {elements} elements of {dtype}"))
+        .with_fix("split the tensor over more devices, or free what is not needed")
+}
+
+fn other_dtype(want: DType, found: DType) -> Error {
+    internal(format!("a storage of {found} is read as {want}"))
+}
+
+/// A contiguous array whose elements are not defined yet.
+pub(crate) fn alloc(device: Device, dtype: DType, shape: &Shape) -> Result<LocalArray> {
+    let elements = shape.elements();
+    let storage = with_dtype!(dtype, T => CpuStorage::new::<T>(device, elements)?);
+    Ok(LocalArray::new(LocalMeta::contiguous(dtype, shape.clone()), Arc::new(storage)))
+}
+
+fn of(array: &LocalArray) -> Result<&CpuStorage> {
+    array.storage().as_any().downcast_ref().ok_or_else(|| internal("an array of another backend"))
+}
+
+/// The storage of an array, in which others see no change: if it is shared, the array gets a copy of its own.
+pub(crate) fn owned(array: &mut LocalArray) -> Result<&mut CpuStorage> {
+    if Arc::get_mut(array.storage_mut()).is_none() {
+        let copy = of(array)?.clone();
+        *array.storage_mut() = Arc::new(copy);
+    }
+    unique(array)
+}
+
+fn unique(array: &mut LocalArray) -> Result<&mut CpuStorage> {
+    Arc::get_mut(array.storage_mut())
+        .and_then(|storage| storage.as_any_mut().downcast_mut())
+        .ok_or_else(|| internal("a storage has two owners"))
+}
+
+/// Runs `write` on all elements of a contiguous array; if its storage is shared, on those of a new one.
+///
+/// # Safety
+/// Where `write` gives `Ok`, it has initialised every element.
+pub(crate) unsafe fn overwrite<T: Item>(
+    array: &mut LocalArray,
+    write: impl FnOnce(&mut [MaybeUninit<T>]) -> Result<()>,
+) -> Result<()> {
+    if Arc::get_mut(array.storage_mut()).is_none() {
+        *array = alloc(array.device(), array.dtype(), array.shape())?;
+    }
+    let (start, len) = (array.meta().offset, array.elements());
+    if len == 0 {
+        return write(&mut []);
+    }
+    let storage = unique(array)?;
+    let whole = start == 0 && len * size_of::<T>() == storage.bytes;
+    if !whole {
+        // Elements beside the array must not stay undefined when the storage is marked as ready.
+        storage.define()?;
+    }
+    let data = storage.data_mut::<T>()?;
+    let part = start.checked_add(len).and_then(|end| data.get_mut(start..end));
+    write(part.ok_or_else(|| internal("an array exceeds its storage"))?)?;
+    storage.ready = true;
+    Ok(())
+}
+
+/// The elements of an array whose memory is known to hold them all.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a, T> {
+    data: &'a [T],
+    meta: &'a LocalMeta,
+}
+
+impl<'a, T: Item> View<'a, T> {
+    /// The elements of an array.
+    pub(crate) fn of(array: &'a LocalArray) -> Result<Self> {
+        let meta = array.meta();
+        let data = of(array)?.elements()?;
+        // Memory safety does not rest on this, but a view out of bounds would panic far from its cause.
+        in_bounds(meta, data.len())?;
+        Ok(Self { data, meta })
+    }
+    /// The whole storage.
+    pub(crate) fn data(&self) -> &'a [T] {
+        self.data
+    }
+    /// shape, strides and offset.
+    pub(crate) fn meta(&self) -> &'a LocalMeta {
+        self.meta
+    }
+    /// The elements in row-major order, where they lie so.
+    pub(crate) fn dense(&self) -> Option<&'a [T]> {
+        let len = self.meta.shape.elements();
+        if len == 0 {
+            return Some(&[]);
+        }
+        self.meta.is_contiguous().then(|| &self.data[self.meta.offset..self.meta.offset + len])
+    }
+    /// Elements `start..start + out.len()` of the row-major order.
+    pub(crate) fn read<O: Slot<T>>(&self, start: usize, out: &mut [O]) {
+        Walk::new(&self.meta.shape, &self.meta.strides, self.meta.offset as isize)
+            .read(self.data, start, out);
+    }
+    /// The elements in row-major order, copied if they do not lie so.
+    pub(crate) fn to_dense(self) -> std::borrow::Cow<'a, [T]> {
+        match self.dense() {
+            Some(elements) => elements.into(),
+            None => {
+                let mut copy = vec![T::ZERO; self.meta.shape.elements()];
+                self.read(0, &mut copy);
+                copy.into()
+            }
+        }
+    }
+}
+
+/// Whether all indices of a view lie in a storage of `len` elements.
+///
+/// # Errors
+/// If one does not.
+pub(crate) fn in_bounds(meta: &LocalMeta, len: usize) -> Result<()> {
+    if fits(meta, len) {
+        return Ok(());
+    }
+    Err(internal(format!("a view {meta:?} exceeds its storage of {len} elements")))
+}
+
+fn fits(meta: &LocalMeta, len: usize) -> bool {
+    if meta.shape.len() != meta.strides.len() {
+        return false;
+    }
+    let (mut low, mut high) = (0_isize, 0_isize);
+    for (extent, stride) in meta.shape.iter().zip(&meta.strides) {
+        let Some(steps) = extent.checked_sub(1) else { return true };
+        let reach = stride.saturating_mul(steps as isize);
+        if reach < 0 {
+            low = low.saturating_add(reach);
+        } else {
+            high = high.saturating_add(reach);
+        }
+    }
+    let offset = meta.offset as isize;
+    low.saturating_add(offset) >= 0 && high.saturating_add(offset) < len as isize
+}
+
+/// Fills a contiguous array from bytes; see [`Backend::write`](sharding_core::backend::Backend::write).
+pub(crate) fn write(bytes: &[u8], into: &mut LocalArray) -> Result<()> {
+    if bytes.len() != into.bytes() {
+        return Err(internal(format!("{} bytes are written to {into:?} of {}", bytes.len(), into.bytes())));
+    }
+    if !into.is_contiguous() {
+        return Err(internal("an array with gaps is written as a whole"));
+    }
+    with_dtype!(into.dtype(), T => {
+        // SAFETY: there are as many chunks of bytes as elements (checked above), so each element gets a value.
+        unsafe {
+            overwrite::<T>(into, |out| {
+                for (slot, bytes) in out.iter_mut().zip(bytes.chunks_exact(size_of::<T>())) {
+                    slot.write(T::from_native(bytes));
+                }
+                Ok(())
+            })
+        }
+    })
+}
+
+/// Reads an array of any strides; see [`Backend::read`](sharding_core::backend::Backend::read).
+pub(crate) fn read(array: &LocalArray, into: &mut [u8]) -> Result<()> {
+    if into.len() != array.bytes() {
+        return Err(internal(format!("{array:?} of {} bytes is read into {}", array.bytes(), into.len())));
+    }
+    if into.is_empty() {
+        return Ok(());
+    }
+    with_dtype!(array.dtype(), T => {
+        let view = View::<T>::of(array)?;
+        if let Some(elements) = view.dense() {
+            into.copy_from_slice(cast_slice(elements));
+            return Ok(());
+        }
+        const CHUNK: usize = 1024;
+        let mut chunk = [T::ZERO; CHUNK];
+        for (i, bytes) in into.chunks_mut(CHUNK * size_of::<T>()).enumerate() {
+            let part = &mut chunk[..bytes.len() / size_of::<T>()];
+            view.read(i * CHUNK, part);
+            bytes.copy_from_slice(cast_slice(part));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,80 @@
+//! The contract's methods, each handed to the file of its subject.
+
+use crate::collective::SimCollectives;
+use crate::{Simulation, copy, device, dot, element, fused, gather, iota, map, reduce, storage};
+use sharding_core::backend::{
+    Backend, Collectives, LocalArray, LocalMeta, Move, Positions, Primitive, Support, Work,
+};
+use sharding_core::{BackendKind, DType, Device, DeviceMesh, Result, Shape};
+
+/// The backend of the device kind `sim`. It has no state of its own: see [`Simulation`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SimBackend;
+
+impl Backend for SimBackend {
+    fn kind(&self) -> BackendKind {
+        BackendKind::SIM
+    }
+
+    /// One: slots of it make a mesh of any size.
+    fn devices(&self) -> Result<Vec<Device>> {
+        Ok(vec![Device::new(BackendKind::SIM, 0)])
+    }
+
+    fn positions(&self, mesh: &DeviceMesh) -> Result<Positions> {
+        device::positions(mesh)
+    }
+
+    fn shares_memory(&self, a: Device, b: Device) -> bool {
+        a == b
+    }
+
+    /// Everything: nothing is computed.
+    fn supports(&self, _: &Primitive, _: &[LocalMeta]) -> Support {
+        Support::Yes
+    }
+
+    fn alloc(&self, device: Device, dtype: DType, shape: &Shape) -> Result<LocalArray> {
+        storage::alloc(device, dtype, shape)
+    }
+
+    /// Drops the bytes.
+    fn write(&self, _: &[u8], into: &mut LocalArray) -> Result<()> {
+        storage::own(into)
+    }
+
+    fn read(&self, array: &LocalArray, _: &mut [u8]) -> Result<()> {
+        Err(element::no_data(array))
+    }
+
+    fn copy(&self, moves: &mut [Move<'_>]) -> Result<()> {
+        copy::regions(moves)
+    }
+
+    fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
+        let simulation = Simulation::current();
+        for work in work {
+            let output = work.outputs.first();
+            let flops = match primitive {
+                Primitive::Map(expr) => map::flops(expr, output),
+                Primitive::Reduce(_) => reduce::flops(work.inputs),
+                Primitive::Dot => dot::flops(work.inputs, output),
+                Primitive::Gather(_) => gather::FLOPS,
+                Primitive::Copy(_) => copy::FLOPS,
+                Primitive::Iota(_) => iota::flops(output),
+                Primitive::Fused(op) => fused::flops(op, output),
+                _ => 0.0,
+            };
+            simulation.count_kernel(element::kernel_name(primitive), work.device, flops);
+        }
+        Ok(())
+    }
+
+    fn synchronize(&self, _: Device) -> Result<()> {
+        Ok(())
+    }
+
+    fn collectives(&self) -> &dyn Collectives {
+        &SimCollectives
+    }
+}

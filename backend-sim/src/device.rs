@@ -1,0 +1,289 @@
+//! The positions that stand for a mesh, and what every device held and did.
+
+use crate::collective::{CollectiveUse, same_collective};
+use sharding_core::backend::{Positions, Storage};
+use sharding_core::{BackendKind, Device, DeviceMesh, Error, ErrorKind, Result};
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Up to this many devices all positions of a mesh hold shards; of a larger mesh only its corners.
+pub const ALL_POSITIONS: usize = 64;
+
+/// All positions of a small mesh; the corners of a large one: at most 2 along each mesh axis, so at most 256.
+pub(crate) fn positions(mesh: &DeviceMesh) -> Result<Positions> {
+    let positions: Positions = if mesh.num_devices() <= ALL_POSITIONS {
+        (0..mesh.num_devices()).collect()
+    } else {
+        let mut corners = vec![0];
+        for axis in 0..mesh.ndim() {
+            let last = (mesh.size(axis) - 1) * mesh.stride(axis);
+            let ends = if last == 0 { vec![0] } else { vec![0, last] };
+            corners = corners.iter().flat_map(|corner| ends.iter().map(move |end| corner + end)).collect();
+        }
+        corners.into()
+    };
+    let other = positions.iter().filter_map(|position| mesh.device(*position));
+    match other.into_iter().find(|device| device.kind != BackendKind::SIM) {
+        None => Ok(positions),
+        Some(device) => {
+            Err(Error::new(ErrorKind::Backend, format!("{mesh} names {device}, which is not a sim device"))
+                .with_fix("use devices of one kind: DeviceMesh::simulated(BackendKind::SIM, shape, names)"))
+        }
+    }
+}
+
+/// What one device held and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DeviceUse {
+    /// Bytes alive now.
+    pub live: u64,
+    /// The most bytes that were alive at once.
+    pub peak: u64,
+    /// Estimated floating-point operations of its kernels.
+    pub flops: f64,
+}
+
+/// The uses of one kind of kernel on all devices that hold shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KernelUse {
+    /// Launches, one per device.
+    pub count: u64,
+    /// Estimated floating-point operations, of all launches together.
+    pub flops: f64,
+}
+
+/// What happened in a [`Simulation`]; [`fmt::Display`] writes it as a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Log {
+    /// Collectives in the order in which they first ran, equal ones counted.
+    pub collectives: Vec<CollectiveUse>,
+    /// Kernels by name.
+    pub kernels: BTreeMap<&'static str, KernelUse>,
+    /// Every device that held or did something.
+    pub devices: BTreeMap<Device, DeviceUse>,
+}
+
+impl Log {
+    /// The most bytes that were alive on any one device at once.
+    pub fn peak_bytes(&self) -> u64 {
+        self.devices.values().map(|device| device.peak).max().unwrap_or(0)
+    }
+    /// Bytes that one device sends in all collectives, by the volume price.
+    pub fn bytes_moved(&self) -> f64 {
+        self.collectives.iter().map(|collective| collective.bytes * collective.count as f64).sum()
+    }
+    /// The most floating-point operations that any one device does.
+    pub fn flops(&self) -> f64 {
+        self.devices.values().map(|device| device.flops).fold(0.0, f64::max)
+    }
+
+    fn add(&mut self, other: Self) {
+        for collective in other.collectives {
+            self.count_collective(collective);
+        }
+        for (name, kernel) in other.kernels {
+            let known = self.kernels.entry(name).or_default();
+            known.count += kernel.count;
+            known.flops += kernel.flops;
+        }
+        for (device, use_) in other.devices {
+            let known = self.devices.entry(device).or_default();
+            known.live = use_.live;
+            known.peak = known.peak.max(use_.peak);
+            known.flops += use_.flops;
+        }
+    }
+
+    fn count_collective(&mut self, collective: CollectiveUse) {
+        match self.collectives.iter_mut().find(|known| same_collective(known, &collective)) {
+            Some(known) => known.count += collective.count,
+            None => self.collectives.push(collective),
+        }
+    }
+}
+
+impl fmt::Display for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<16} {:<16} {:<16} {:>8} {:>16}",
+            "op", "collective", "mesh axes", "count", "bytes/device"
+        )?;
+        for one in &self.collectives {
+            writeln!(
+                f,
+                "{:<16} {:<16} {:<16} {:>8} {:>16.0}",
+                one.op,
+                one.kind.name(),
+                one.axes.join(","),
+                one.count,
+                one.bytes
+            )?;
+        }
+        writeln!(f, "{:<16} {:>8} {:>16}", "kernel", "count", "flops")?;
+        for (name, kernel) in &self.kernels {
+            writeln!(f, "{name:<16} {:>8} {:>16.0}", kernel.count, kernel.flops)?;
+        }
+        writeln!(f, "{:<16} {:>16} {:>16} {:>16}", "device", "live bytes", "peak bytes", "flops")?;
+        for (device, one) in &self.devices {
+            writeln!(f, "{:<16} {:>16} {:>16} {:>16.0}", device.to_string(), one.live, one.peak, one.flops)?;
+        }
+        Ok(())
+    }
+}
+
+/// Counts what happens on sim devices. Every thread has one of its own; [`Simulation::enter`] puts another in force,
+/// so that several threads count together.
+#[derive(Clone, Default)]
+pub struct Simulation(Arc<Mutex<Log>>);
+
+thread_local! {
+    static CURRENT: RefCell<Simulation> = RefCell::new(Simulation::default());
+}
+
+impl Simulation {
+    /// A simulation in which nothing happened.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The one in force on this thread.
+    pub fn current() -> Self {
+        CURRENT.with(|current| current.borrow().clone())
+    }
+
+    /// Runs `f` with this simulation in force on this thread.
+    pub fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
+        struct Restore(Option<Simulation>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                if let Some(outer) = self.0.take() {
+                    CURRENT.with(|current| *current.borrow_mut() = outer);
+                }
+            }
+        }
+        let outer = CURRENT.with(|current| current.replace(self.clone()));
+        let _restore = Restore(Some(outer));
+        f()
+    }
+
+    /// What happened so far.
+    pub fn log(&self) -> Log {
+        self.lock().clone()
+    }
+
+    /// Forgets what happened; arrays that are alive still count, and are the new peaks.
+    pub fn reset(&self) {
+        self.take();
+    }
+
+    /// Bytes alive on a device.
+    pub fn live_bytes(&self, device: Device) -> u64 {
+        self.lock().devices.get(&device).map_or(0, |device| device.live)
+    }
+
+    /// The most bytes that were alive on a device at once.
+    pub fn peak_bytes(&self, device: Device) -> u64 {
+        self.lock().devices.get(&device).map_or(0, |device| device.peak)
+    }
+
+    /// Runs `f` in this simulation; gives the part of the log that it made. Peaks are those during `f`, of all that
+    /// is alive.
+    pub fn record<T>(&self, f: impl FnOnce() -> T) -> (T, Log) {
+        let mut before = self.take();
+        let value = self.enter(f);
+        let mut log = self.lock();
+        let during = log.clone();
+        before.add(during.clone());
+        *log = before;
+        (value, during)
+    }
+
+    fn take(&self) -> Log {
+        let mut log = self.lock();
+        let alive = |(device, one): (&Device, &DeviceUse)| {
+            (one.live > 0).then_some((*device, DeviceUse { live: one.live, peak: one.live, flops: 0.0 }))
+        };
+        let rest = Log { devices: log.devices.iter().filter_map(alive).collect(), ..Log::default() };
+        std::mem::replace(&mut *log, rest)
+    }
+
+    pub(crate) fn count_kernel(&self, name: &'static str, device: Device, flops: f64) {
+        let mut log = self.lock();
+        let kernel = log.kernels.entry(name).or_default();
+        kernel.count += 1;
+        kernel.flops += flops;
+        log.devices.entry(device).or_default().flops += flops;
+    }
+
+    pub(crate) fn count_collective(&self, collective: CollectiveUse) {
+        self.lock().count_collective(collective);
+    }
+
+    /// Bytes on a device until the storage is dropped, on whatever thread.
+    pub(crate) fn hold(&self, device: Device, bytes: usize) -> Result<Arc<dyn Storage>> {
+        let mut log = self.lock();
+        let known = log.devices.entry(device).or_default();
+        let live = known.live.checked_add(bytes as u64).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Overflow,
+                format!(
+                    "{bytes} more bytes on {device}, which holds {}, are more than can be counted",
+                    known.live
+                ),
+            )
+        })?;
+        known.live = live;
+        known.peak = known.peak.max(live);
+        Ok(Arc::new(Held { device, bytes, simulation: self.clone() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        // No code of users runs under the lock, so a log is never half-written.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Simulation").field(&*self.lock()).finish()
+    }
+}
+
+/// [`Simulation::record`] on the simulation in force.
+pub fn record<T>(f: impl FnOnce() -> T) -> (T, Log) {
+    Simulation::current().record(f)
+}
+
+/// A storage of no data.
+struct Held {
+    device: Device,
+    bytes: usize,
+    simulation: Simulation,
+}
+
+impl Storage for Held {
+    fn device(&self) -> Device {
+        self.device
+    }
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(known) = self.simulation.lock().devices.get_mut(&self.device) {
+            known.live = known.live.saturating_sub(self.bytes as u64);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What would need elements: names of kernels that do not run, and the error of a read.
+
+use sharding_core::backend::{FusedOp, LocalArray, Primitive};
+use sharding_core::{Error, ErrorKind};
+
+/// The name under which launches are counted.
+pub(crate) fn kernel_name(primitive: &Primitive) -> &'static str {
+    match primitive {
+        Primitive::Map(_) => "map",
+        Primitive::Reduce(_) => "reduce",
+        Primitive::Dot => "dot",
+        Primitive::Gather(_) => "gather",
+        Primitive::Copy(_) => "copy",
+        Primitive::Iota(_) => "iota",
+        Primitive::Fused(FusedOp::Softmax { .. }) => "softmax",
+        Primitive::Fused(FusedOp::LayerNorm { .. }) => "layer_norm",
+        Primitive::Fused(_) => "fused",
+        _ => "other",
+    }
+}
+
+/// The error of a read.
+pub(crate) fn no_data(array: &LocalArray) -> Error {
+    Error::new(
+        ErrorKind::Backend,
+        format!(
+            "{}{} on {} has no data: the sim backend counts only",
+            array.dtype(),
+            array.shape(),
+            array.device()
+        ),
+    )
+    .with_fix("run the same program on a mesh of BackendKind::CPU to see values")
+}

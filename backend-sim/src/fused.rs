@@ -1,0 +1,14 @@
+//! Fused kernels.
+
+use sharding_core::backend::{FusedOp, LocalArray};
+
+/// Steps per element: softmax takes the greatest, subtracts, exponentiates, adds and divides; layer_norm adds for
+/// the mean, subtracts, squares, adds for the variance, scales, multiplies and adds.
+pub(crate) fn flops(op: &FusedOp, output: Option<&LocalArray>) -> f64 {
+    let steps = match op {
+        FusedOp::Softmax { .. } => 5.0,
+        FusedOp::LayerNorm { .. } => 7.0,
+        _ => 1.0,
+    };
+    steps * output.map_or(0, LocalArray::elements) as f64
+}

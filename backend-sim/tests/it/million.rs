@@ -1,0 +1,103 @@
+//! A mesh of a million devices costs what its corners cost.
+
+use backend_sim::{ALL_POSITIONS, SimBackend, record};
+use sharding_core::backend::{Backend, LocalArray, LocalArrays};
+use sharding_core::op::{Cases, Grouped, Op, OpDef, OperandDef, OperandKind};
+use sharding_core::placement::sharded;
+use sharding_core::rule::{Rows, RuleCx, replicated_rows};
+use sharding_core::{
+    BackendKind, DType, Device, DeviceMapping, DeviceMesh, Error, ErrorKind, KernelCx, Metas, Operand, Place,
+    Result, Shards, StageCx, Tensor, TensorMeta, dispatch,
+};
+
+#[test]
+fn corners_stand_for_large_meshes() {
+    let positions = |shape: &[usize]| {
+        let names: Vec<String> = (0..shape.len()).map(|i| format!("a{i}")).collect();
+        let mesh = DeviceMesh::simulated(BackendKind::SIM, shape, names).unwrap();
+        SimBackend.positions(&mesh).unwrap().to_vec()
+    };
+    assert_eq!(positions(&[ALL_POSITIONS]), (0..ALL_POSITIONS).collect::<Vec<_>>());
+    assert_eq!(positions(&[1024, 1024]), [0, 1023, 1023 * 1024, 1024 * 1024 - 1]);
+    assert_eq!(positions(&[1, 65]), [0, 64]);
+    assert_eq!(positions(&[4; 8]).len(), 256);
+    assert!(positions(&[4; 8]).is_sorted());
+}
+
+#[test]
+fn devices_of_another_kind_are_refused() {
+    let mesh = DeviceMesh::single(Device::cpu());
+    let error = SimBackend.positions(&mesh).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Backend);
+    assert!(error.to_string().contains("cpu:0"), "{error}");
+}
+
+struct Matmul;
+impl Op for Matmul {
+    type Args = ();
+    const DEF: &'static OpDef = &OpDef::of::<Matmul>(
+        "matmul",
+        &[
+            OperandDef { name: "a", kind: OperandKind::Tensor },
+            OperandDef { name: "b", kind: OperandKind::Tensor },
+        ],
+        1,
+        (file!(), line!()),
+    );
+    fn shape(operands: Grouped<'_, TensorMeta>, (): &()) -> Result<Metas> {
+        let (a, b) = (operands.one(0)?, operands.one(1)?);
+        Ok([TensorMeta::new(a.dtype, [a.shape[0], b.shape[1]])].into_iter().collect())
+    }
+    fn rows(cx: &RuleCx<'_>, (): &(), rows: &mut Rows) -> Result<()> {
+        replicated_rows(cx, rows);
+        rows.add([sharded(0), Place::Replicated], [sharded(0)]);
+        rows.add([Place::Replicated, sharded(1)], [sharded(1)]);
+        rows.add([sharded(1), sharded(0)], [Place::PARTIAL]);
+        Ok(())
+    }
+    fn kernel(
+        cx: &mut KernelCx<'_>,
+        operands: Grouped<'_, &LocalArray>,
+        _: &mut [LocalArray],
+        (): &(),
+    ) -> Result<LocalArrays> {
+        Ok([cx.dot(operands.one(0)?, operands.one(1)?)?].into_iter().collect())
+    }
+    fn stages(_: &mut StageCx<'_>, _: Grouped<'_, Shards>, (): &()) -> Result<Vec<Shards>> {
+        Err(Error::new(ErrorKind::Internal, "no stages"))
+    }
+    fn cases(_: &mut Cases) {}
+}
+
+fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    dispatch::<Matmul>(&mut [Operand::from(a), Operand::from(b)], ())?.one()
+}
+
+/// A tensor of the sim backend without host data.
+fn empty(shape: [usize; 2], mapping: &DeviceMapping) -> Tensor {
+    let layout = sharding_core::TensorLayout::new(DType::F32, shape, mapping.clone()).unwrap();
+    let positions = SimBackend.positions(mapping.mesh()).unwrap();
+    let shard = |position: &usize| {
+        let device = mapping.mesh().device(*position).unwrap();
+        SimBackend.alloc(device, DType::F32, &layout.local_shape(*position)).unwrap()
+    };
+    let shards = positions.iter().map(shard).collect();
+    Tensor::from_shards(layout, positions, shards).unwrap()
+}
+
+#[test]
+fn a_program_runs_on_a_million_devices() {
+    let mesh = DeviceMesh::simulated(BackendKind::SIM, [1024, 1024], ["dp", "tp"]).unwrap();
+    let n = 1 << 20;
+    let on = |places: [Place; 2]| DeviceMapping::new(&mesh, places).unwrap();
+    let a = empty([n, n], &on([sharded(0), Place::Replicated]));
+    let b = empty([n, n], &on([Place::Replicated, sharded(1)]));
+    let (c, log) = record(|| matmul(&a, &b).unwrap());
+    assert_eq!(c.layout().places(), [sharded(0), sharded(1)]);
+    assert_eq!(log.devices.len(), 4, "{log}");
+    // 1024 x n by n x 1024 on every device.
+    assert_eq!(log.flops(), 2.0 * 1024.0 * 1024.0 * n as f64);
+    assert_eq!(log.kernels["dot"].count, 4);
+    assert_eq!(log.peak_bytes(), 4 * (2 * 1024 * n as u64 + 1024 * 1024));
+    assert!(log.collectives.is_empty());
+}

@@ -1,0 +1,114 @@
+//! Methods: `x.matmul(&y)?.relu()?`. Each calls the function of its name, which documents it.
+
+use crate::{Index, MeshAxes};
+use sharding_core::{Operand, Result, Tensor};
+
+/// The ops as methods of [`Tensor`].
+///
+/// ```
+/// use sharding_ops::*;
+/// let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"])?;
+/// let x = Tensor::from_slice(&[1.0_f32, -2.0, 3.0, -4.0], [2, 2], &DeviceMapping::new(&mesh, [Sharded(0)])?)?;
+/// let y = x.matmul(&x)?.relu()?.sum(-1, false)?;
+/// assert_eq!(y.to_vec::<f32>()?, [6.0, 10.0]);
+/// assert_eq!((&y + 1.0)?.to_vec::<f32>()?, [7.0, 11.0]);
+/// # Ok::<(), sharding_ops::Error>(())
+/// ```
+#[allow(missing_docs, reason = "the functions of the same names say what each does")]
+pub trait TensorOps {
+    fn add<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    fn sub<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    fn mul<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    fn div<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    fn matmul(&self, rhs: &Tensor) -> Result<Tensor>;
+    fn relu(&self) -> Result<Tensor>;
+    fn gelu(&self) -> Result<Tensor>;
+    fn sum(&self, axis: isize, keepdims: bool) -> Result<Tensor>;
+    fn max(&self, axis: isize, keepdims: bool) -> Result<Tensor>;
+    fn mean(&self, axis: isize, keepdims: bool) -> Result<Tensor>;
+    fn softmax(&self, axis: isize) -> Result<Tensor>;
+    fn layer_norm(&self, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result<Tensor>;
+    fn reshape(&self, dims: &[isize]) -> Result<Tensor>;
+    fn permute(&self, axes: &[isize]) -> Result<Tensor>;
+    fn slice(&self, indices: &[Index]) -> Result<Tensor>;
+    fn gather(&self, indices: &Tensor, axis: isize) -> Result<Tensor>;
+    fn all_reduce(&self, mesh_axes: impl MeshAxes) -> Result<Tensor>;
+    fn all_gather(&self, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor>;
+    fn reduce_scatter(&self, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor>;
+}
+
+impl TensorOps for Tensor {
+    #[track_caller]
+    fn add<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::add(self, rhs)
+    }
+    #[track_caller]
+    fn sub<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::sub(self, rhs)
+    }
+    #[track_caller]
+    fn mul<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::mul(self, rhs)
+    }
+    #[track_caller]
+    fn div<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::div(self, rhs)
+    }
+    #[track_caller]
+    fn matmul(&self, rhs: &Tensor) -> Result<Tensor> {
+        crate::matmul(self, rhs)
+    }
+    #[track_caller]
+    fn relu(&self) -> Result<Tensor> {
+        crate::relu(self)
+    }
+    #[track_caller]
+    fn gelu(&self) -> Result<Tensor> {
+        crate::gelu(self)
+    }
+    #[track_caller]
+    fn sum(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
+        crate::sum(self, axis, keepdims)
+    }
+    #[track_caller]
+    fn max(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
+        crate::max(self, axis, keepdims)
+    }
+    #[track_caller]
+    fn mean(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
+        crate::mean(self, axis, keepdims)
+    }
+    #[track_caller]
+    fn softmax(&self, axis: isize) -> Result<Tensor> {
+        crate::softmax(self, axis)
+    }
+    #[track_caller]
+    fn layer_norm(&self, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result<Tensor> {
+        crate::layer_norm(self, gamma, beta, eps)
+    }
+    #[track_caller]
+    fn reshape(&self, dims: &[isize]) -> Result<Tensor> {
+        crate::reshape(self, dims)
+    }
+    #[track_caller]
+    fn permute(&self, axes: &[isize]) -> Result<Tensor> {
+        crate::permute(self, axes)
+    }
+    #[track_caller]
+    fn slice(&self, indices: &[Index]) -> Result<Tensor> {
+        crate::slice(self, indices)
+    }
+    #[track_caller]
+    fn gather(&self, indices: &Tensor, axis: isize) -> Result<Tensor> {
+        crate::gather(self, indices, axis)
+    }
+    fn all_reduce(&self, mesh_axes: impl MeshAxes) -> Result<Tensor> {
+        crate::all_reduce(self, mesh_axes)
+    }
+    fn all_gather(&self, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor> {
+        crate::all_gather(self, mesh_axes, tensor_axis)
+    }
+    fn reduce_scatter(&self, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor> {
+        crate::reduce_scatter(self, mesh_axes, tensor_axis)
+    }
+}

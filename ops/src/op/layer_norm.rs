@@ -1,0 +1,121 @@
+//! Layer normalisation over the last axis.
+
+use crate::check;
+use crate::staged::{reduced_bytes, shard};
+use sharding_core::backend::{BinaryOp, Expr, FusedOp, LocalArray, StepKind, UnaryOp};
+use sharding_core::op::{CaseOperand, Cases};
+use sharding_core::placement::sharded;
+use sharding_core::rule::{Rows, RuleCx, StageCollective, pass_through_rows, replicated_rows};
+use sharding_core::{
+    DType, Error, ErrorKind, KernelCx, Place, ReduceOp, Result, Shards, StageCx, TensorMeta, sharding_rule,
+};
+
+/// Leading axes may be split, with gamma and beta whole. On the last axis, where gamma and beta are then split alike, the
+/// row is staged: the sums of the elements and then of their squared distances are combined over the devices.
+fn rule(cx: &RuleCx<'_>, _eps: f64) -> Result<Rows> {
+    let last = check::operand_axis(cx, -1)?;
+    let mut rows = Rows::new();
+    replicated_rows(cx, &mut rows);
+    pass_through_rows(cx, 0, &mut rows, |axis| (axis != last).then_some(axis));
+    let stage = StageCollective { kind: StepKind::AllReduce(ReduceOp::Sum), bytes: reduced_bytes(cx, last) };
+    for place in std::iter::once(sharded(last)).chain(cx.carried(0, last)) {
+        let weight: Place = place.on_axis(0);
+        rows.add_staged([place, weight, weight], [place], [stage, stage]);
+    }
+    Ok(rows)
+}
+
+fn shape(x: &TensorMeta, gamma: &TensorMeta, beta: &TensorMeta, eps: f64) -> Result<TensorMeta> {
+    check::float("x", x)?;
+    let Some(last) = x.shape.last() else {
+        return Err(Error::new(ErrorKind::Shape, "x has no axis to normalise over")
+            .with_fix("reshape(&x, [1]) gives it one"));
+    };
+    for (name, weight) in [("gamma", gamma), ("beta", beta)] {
+        check::same_dtype(("x", x), (name, weight))?;
+        if *weight.shape != [*last] {
+            return Err(Error::new(
+                ErrorKind::Shape,
+                format!("{name} must have the extent of the last axis of x, [{last}], got {}", weight.shape),
+            )
+            .with_fix(format!("reshape(&{name}, [{last}])")));
+        }
+    }
+    if !(eps >= 0.0 && eps.is_finite()) {
+        return Err(Error::new(
+            ErrorKind::Argument,
+            format!("eps must be a finite number from 0, got {eps}"),
+        )
+        .with_fix("give an eps such as 1e-5"));
+    }
+    Ok(x.clone())
+}
+
+fn cases(cases: &mut Cases) {
+    for shape in [&[7, 5][..], &[2, 3, 6], &[6], &[4, 1], &[0, 3], &[2, 0], &[8, 8]] {
+        let operand = |shape: &[usize]| CaseOperand::new(DType::F32, shape);
+        let last = shape.get(shape.len() - 1..).unwrap_or(&[]);
+        cases.add([operand(shape), operand(last), operand(last)], layer_norm { eps: 1e-5 });
+    }
+}
+
+fn stages(cx: &mut StageCx<'_>, x: &Shards, gamma: &Shards, beta: &Shards, eps: f64) -> Result<Shards> {
+    let layout = cx.operand(0)?;
+    let last = layout.shape().axis(-1)?;
+    let reduced = layout.shape().with_extent(last, 1);
+    let number = |value: f64| Expr::constant(value, layout.dtype());
+    let count = || number(layout.shape().extent(last) as f64);
+    let (a, b) = (|| Expr::input(0), || Expr::input(1));
+    let mean = |sum| Expr::binary(BinaryOp::Div, sum, count());
+
+    let sums = cx.each(|k, i| k.reduce(ReduceOp::Sum, shard(x, i)?, &[last]))?;
+    let sums = cx.all_reduce(ReduceOp::Sum, 0, &reduced, sums)?;
+    let centre = Expr::binary(BinaryOp::Sub, a(), mean(b()));
+    let centred = cx.each(|k, i| k.map(&centre, &[shard(x, i)?, shard(&sums, i)?]))?;
+
+    let square = Expr::binary(BinaryOp::Mul, a(), a());
+    let squares = cx.each(|k, i| {
+        let squares = k.map(&square, &[shard(&centred, i)?])?;
+        k.reduce(ReduceOp::Sum, &squares, &[last])
+    })?;
+    let squares = cx.all_reduce(ReduceOp::Sum, 0, &reduced, squares)?;
+
+    let spread = Expr::unary(UnaryOp::Sqrt, Expr::binary(BinaryOp::Add, mean(b()), number(eps)));
+    let scaled = Expr::binary(BinaryOp::Mul, Expr::binary(BinaryOp::Div, a(), spread), Expr::input(2));
+    let out = Expr::binary(BinaryOp::Add, scaled, Expr::input(3));
+    cx.each(|k, i| {
+        k.map(&out, &[shard(&centred, i)?, shard(&squares, i)?, shard(gamma, i)?, shard(beta, i)?])
+    })
+}
+
+/// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the last axis of `x`, with the biased variance; Ba, Kiros and
+/// Hinton, "Layer Normalization" (2016). `gamma` and `beta` have the extent of the last axis.
+///
+/// A split of any axis of `x` is kept. Where the last axis is split, gamma and beta are split alike, and two all_reduces of
+/// tensors with extent 1 there combine the moments.
+///
+/// ```
+/// use sharding_ops::*;
+/// let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"])?;
+/// let whole = DeviceMapping::replicated(&mesh);
+/// let x = Tensor::from_slice(&[1.0_f32, 3.0, 5.0, 9.0], [2, 2], &DeviceMapping::new(&mesh, [Sharded(1)])?)?;
+/// let gamma = Tensor::from_slice(&[1.0_f32, 1.0], [2], &whole)?;
+/// let beta = Tensor::from_slice(&[0.0_f32, 10.0], [2], &whole)?;
+/// assert_eq!(layer_norm(&x, &gamma, &beta, 0.0)?.to_vec::<f32>()?, [-1.0, 11.0, -1.0, 11.0]);
+/// # Ok::<(), sharding_ops::Error>(())
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) if gamma or beta do not fit the last axis, [`ErrorKind::DType`](crate::ErrorKind::DType)
+/// for anything but floating-point numbers of one dtype, [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a
+/// negative eps, else as every op.
+#[sharding_rule(rule = rule, shape = shape, cases = cases, stages = stages)]
+pub fn layer_norm(
+    cx: &mut KernelCx,
+    x: &LocalArray,
+    gamma: &LocalArray,
+    beta: &LocalArray,
+    eps: f64,
+) -> Result<LocalArray> {
+    cx.fused(FusedOp::LayerNorm { eps }, &[x, gamma, beta])
+}

@@ -1,0 +1,37 @@
+//! `lhs - rhs`, elementwise.
+
+use crate::{check, elementwise};
+use sharding_core::backend::{BinaryOp, LocalArray};
+use sharding_core::op::{Cases, Fill};
+use sharding_core::{DType, KernelCx, Result, TensorMeta, sharding_rule};
+
+fn shape(lhs: &TensorMeta, rhs: &TensorMeta) -> Result<TensorMeta> {
+    check::binary(lhs, rhs)
+}
+
+fn cases(cases: &mut Cases) {
+    elementwise::binary_cases(cases, DType::F32, Fill::Signed, sub {});
+    elementwise::binary_cases(cases, DType::I64, Fill::Signed, sub {});
+}
+
+/// `lhs - rhs`, elementwise; shapes broadcast, aligned at the last axis. Either may be a number.
+///
+/// Differences of Partial operands stay Partial: parts are subtracted on each device. A number beside a Partial tensor is
+/// Partial too, held by one device, so it counts once.
+///
+/// ```
+/// use sharding_ops::*;
+/// let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"])?;
+/// let columns = DeviceMapping::new(&mesh, [Sharded(1)])?;
+/// let x = Tensor::from_slice(&[1.0_f32, 2.0, 3.0, 4.0], [2, 2], &columns)?;
+/// assert_eq!(sub(10.0, &x)?.to_vec::<f32>()?, [9.0, 8.0, 7.0, 6.0]);
+/// # Ok::<(), sharding_ops::Error>(())
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) if the shapes do not broadcast, [`ErrorKind::DType`](crate::ErrorKind::DType)
+/// for two dtypes or truth values, else as every op.
+#[sharding_rule(["..., ... -> ..."], linear(together), shape = shape, cases = cases)]
+pub fn sub(cx: &mut KernelCx, #[scalar] lhs: &LocalArray, #[scalar] rhs: &LocalArray) -> Result<LocalArray> {
+    cx.binary(BinaryOp::Sub, lhs, rhs)
+}

@@ -1,0 +1,50 @@
+//! Every rule is checked: each row against the kernel on whole inputs.
+
+use sharding_core::BackendKind;
+use sharding_core::conformance::rule::assert_rule;
+use sharding_core::op::Registry;
+
+macro_rules! rules {
+    ($($op:ident),* $(,)?) => {
+        sharding_core::check_rule!($($op),*);
+
+        /// The ops with a test here.
+        const CHECKED: &[&str] = &[$(stringify!($op)),*, "where"];
+    };
+}
+
+rules!(
+    add,
+    buffer_store,
+    buffer_store_slice,
+    concat,
+    div,
+    embedding,
+    gather,
+    gelu,
+    layer_norm,
+    matmul,
+    max,
+    mean,
+    mul,
+    permute,
+    relu,
+    reshape,
+    slice,
+    softmax,
+    sub,
+    sum,
+);
+
+#[test]
+fn where_is_sound() {
+    assert_rule("where", BackendKind::CPU);
+}
+
+#[test]
+fn no_op_is_left_out() {
+    use sharding_ops as _;
+    let registered: Vec<_> = Registry::get().unwrap().ops().map(|def| def.name).collect();
+    let missing: Vec<_> = registered.iter().filter(|name| !CHECKED.contains(name)).collect();
+    assert!(missing.is_empty() && registered.len() == CHECKED.len(), "no test for {missing:?}");
+}

@@ -1,0 +1,8 @@
+//! `bench [--json] [NAME]`: measures dispatch, planning and redistribution.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    proof::bench::run(&arguments)
+}

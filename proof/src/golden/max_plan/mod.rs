@@ -1,0 +1,32 @@
+//! Suite `max_plan`: what the planner of MAX decides for calls of ops, at what cost.
+//!
+//! Our plan must cost at most theirs, be the same where the rules are, and be sound: every call is then run on small
+//! data and compared with the result on one device.
+
+mod call;
+mod compare;
+mod forced;
+mod signature;
+
+use super::json::{Node, Parsed};
+use super::report::{Report, Verdict};
+use compare::Outcome;
+
+pub(super) fn replay(root: &Node<'_>, report: &mut Report) -> Parsed<()> {
+    for case in root.field("cases")?.list()? {
+        let mut note = None;
+        report.case(&case.id(), || {
+            let call = match call::Call::read(&case)? {
+                Ok(call) => call,
+                Err(lacking) => return Ok(Verdict::Skipped(lacking)),
+            };
+            let Outcome { verdict, note: said } = compare::compare(&case, &call)?;
+            note = said;
+            Ok(verdict)
+        })?;
+        if let Some(note) = note {
+            report.note(note);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! The ops of the suite that we have: how their arguments map to ours.
+
+use crate::golden::json::{Node, Parsed};
+use sharding_core::op::OpArgs;
+use sharding_ops as ops;
+use sharding_ops::Index;
+
+/// An op's name there.
+pub(super) struct Signature {
+    pub(super) name: &'static str,
+    /// The op's name in our registry.
+    pub(super) ours: &'static str,
+    /// Its parameters there, tensors first and in our order.
+    pub(super) parameters: &'static [&'static str],
+    /// How many of the parameters are operands.
+    pub(super) operands: usize,
+    pub(super) arguments: Arguments,
+}
+
+/// The plain arguments.
+#[derive(Clone, Copy)]
+pub(super) enum Arguments {
+    None,
+    /// A tensor axis, the last one where it is not given.
+    Axis(fn(isize) -> Box<dyn OpArgs>),
+    /// A list of extents.
+    Extents(fn(Vec<isize>) -> Box<dyn OpArgs>),
+    /// What is taken of each axis.
+    Indices(fn(Vec<Index>) -> Box<dyn OpArgs>),
+    /// A number.
+    Number(fn(f64) -> Box<dyn OpArgs>),
+}
+
+const fn elementwise(name: &'static str, ours: &'static str) -> Signature {
+    Signature { name, ours, parameters: &["lhs", "rhs"], operands: 2, arguments: Arguments::None }
+}
+const fn unary(name: &'static str) -> Signature {
+    Signature { name, ours: name, parameters: &["x"], operands: 1, arguments: Arguments::None }
+}
+const fn reduction(name: &'static str, arguments: fn(isize) -> Box<dyn OpArgs>) -> Signature {
+    Signature {
+        name,
+        ours: name,
+        parameters: &["x", "axis"],
+        operands: 1,
+        arguments: Arguments::Axis(arguments),
+    }
+}
+
+/// Reductions keep the axis with extent 1.
+pub(super) const SIGNATURES: &[Signature] = &[
+    unary("relu"),
+    unary("gelu"),
+    elementwise("add", "add"),
+    elementwise("sub", "sub"),
+    elementwise("mul", "mul"),
+    elementwise("div", "div"),
+    elementwise("matmul", "matmul"),
+    Signature {
+        name: "where",
+        ours: "where",
+        parameters: &["condition", "x", "y"],
+        operands: 3,
+        arguments: Arguments::None,
+    },
+    reduction("sum", |axis| Box::new(ops::sum { axis, keepdims: true })),
+    reduction("max", |axis| Box::new(ops::max { axis, keepdims: true })),
+    reduction("mean", |axis| Box::new(ops::mean { axis, keepdims: true })),
+    Signature {
+        name: "softmax",
+        ours: "softmax",
+        parameters: &["value", "axis"],
+        operands: 1,
+        arguments: Arguments::Axis(|axis| Box::new(ops::softmax { axis })),
+    },
+    Signature {
+        name: "layer_norm",
+        ours: "layer_norm",
+        parameters: &["input", "gamma", "beta", "epsilon"],
+        operands: 3,
+        arguments: Arguments::Number(|eps| Box::new(ops::layer_norm { eps })),
+    },
+    Signature {
+        name: "reshape",
+        ours: "reshape",
+        parameters: &["x", "shape"],
+        operands: 1,
+        arguments: Arguments::Extents(|dims| Box::new(ops::reshape { dims: dims.into() })),
+    },
+    Signature {
+        name: "permute",
+        ours: "permute",
+        parameters: &["x", "dims"],
+        operands: 1,
+        arguments: Arguments::Extents(|axes| Box::new(ops::permute { axes: axes.into() })),
+    },
+    Signature {
+        name: "concat",
+        ours: "concat",
+        parameters: &["original_vals", "axis"],
+        operands: 1,
+        arguments: Arguments::Axis(|axis| Box::new(ops::concat { axis })),
+    },
+    Signature {
+        name: "slice_tensor",
+        ours: "slice",
+        parameters: &["x", "indices"],
+        operands: 1,
+        arguments: Arguments::Indices(|indices| Box::new(ops::slice { indices: indices.into() })),
+    },
+    Signature {
+        name: "gather",
+        ours: "gather",
+        parameters: &["input", "indices", "axis"],
+        operands: 2,
+        arguments: Arguments::Axis(|axis| Box::new(ops::gather { axis })),
+    },
+    Signature {
+        name: "buffer_store",
+        ours: "buffer_store",
+        parameters: &["destination", "source"],
+        operands: 2,
+        arguments: Arguments::None,
+    },
+    Signature {
+        name: "buffer_store_slice",
+        ours: "buffer_store_slice",
+        parameters: &["destination", "source", "indices"],
+        operands: 2,
+        arguments: Arguments::Indices(|indices| {
+            Box::new(ops::buffer_store_slice { indices: indices.into() })
+        }),
+    },
+];
+
+/// What reading an argument gives: a value of ours, or what we have no form for.
+type Read<T> = Parsed<Result<T, String>>;
+
+impl Arguments {
+    /// Our arguments from the one that is given, if one is.
+    pub(super) fn read(self, given: Option<&Node<'_>>, shapes: &[Vec<usize>]) -> Read<Box<dyn OpArgs>> {
+        Ok(match (self, given) {
+            (Arguments::None, _) => Ok(Box::new(())),
+            (Arguments::Axis(make), None) => Ok(make(-1)),
+            (Arguments::Axis(make), Some(axis)) => integer(axis)?.map(make),
+            (Arguments::Extents(make), Some(list)) => extents(list, shapes)?.map(make),
+            (Arguments::Indices(make), Some(indices)) => self::indices(indices)?.map(make),
+            (Arguments::Number(make), Some(number)) => Ok(make(number.number()?)),
+            (Arguments::Extents(_) | Arguments::Indices(_) | Arguments::Number(_), None) => {
+                Err("an argument that it needs is missing".to_owned())
+            }
+        })
+    }
+}
+
+fn integer(node: &Node<'_>) -> Read<isize> {
+    if node.is_null() {
+        return Ok(Err("we have no form for the argument null".to_owned()));
+    }
+    isize::try_from(node.integer()?).map(Ok).map_err(|_| node.expected("an axis"))
+}
+
+/// Extents: integers, or `{dim_of: [tensor, axis]}` and `{dim_mul: [..]}`.
+fn extents(node: &Node<'_>, shapes: &[Vec<usize>]) -> Read<Vec<isize>> {
+    Ok(node.list_of(|extent| self::extent(extent, shapes))?.into_iter().collect())
+}
+
+fn extent(node: &Node<'_>, shapes: &[Vec<usize>]) -> Read<isize> {
+    if let Some(of) = node.optional("dim_of") {
+        let [tensor, axis] = of.list_of(Node::size)?[..] else {
+            return Err(of.expected("a tensor and an axis"));
+        };
+        let extent = shapes.get(tensor).and_then(|shape| shape.get(axis));
+        return match extent {
+            Some(extent) => Ok(Ok(*extent as isize)),
+            None => Err(of.expected("a tensor and an axis that are there")),
+        };
+    }
+    if let Some(factors) = node.optional("dim_mul") {
+        let factors: Result<Vec<isize>, String> = extents(&factors, shapes)?;
+        return Ok(factors.map(|factors| factors.iter().fold(1, |product, n| product.saturating_mul(*n))));
+    }
+    if node.value().is_object() || node.value().is_string() {
+        return Ok(Err("we have no form for such an extent".to_owned()));
+    }
+    integer(node)
+}
+
+/// Indices: `{tuple: [..]}` or a list of integers, `{slice: [start, stop, step]}` and `{ellipsis}`; or one of them.
+fn indices(node: &Node<'_>) -> Read<Vec<Index>> {
+    let items = match node.optional("tuple") {
+        Some(items) => items.list()?,
+        None if node.value().is_array() => node.list()?,
+        None => vec![node.clone()],
+    };
+    Ok(items.iter().map(index).collect::<Parsed<Vec<_>>>()?.into_iter().collect())
+}
+
+fn index(node: &Node<'_>) -> Read<Index> {
+    if node.has("ellipsis") {
+        return Ok(Ok(Index::Ellipsis));
+    }
+    let Some(slice) = node.optional("slice") else {
+        return Ok(match node.value().as_i64() {
+            Some(_) => integer(node)?.map(Index::At),
+            None => Err("we have no form for such an index".to_owned()),
+        });
+    };
+    let bounds =
+        slice.list_of(|bound| if bound.is_null() { Ok(Ok(None)) } else { Ok(integer(bound)?.map(Some)) })?;
+    let bounds: Result<Vec<Option<isize>>, String> = bounds.into_iter().collect();
+    Ok(match bounds.as_deref() {
+        Ok([start, stop, step]) => Ok(Index::Range { start: *start, stop: *stop, step: step.unwrap_or(1) }),
+        Ok(_) => return Err(slice.expected("start, stop and step")),
+        Err(error) => Err(error.clone()),
+    })
+}

@@ -1,0 +1,190 @@
+//! Steps that combine parts: one fixed binary tree over the positions of a group.
+
+use super::{Call, Share};
+use crate::backend::{BinaryOp, Expr, LocalArray, LocalArrays, Primitive, StepKind, Work};
+use crate::tensor::device_at;
+use crate::{DType, Device, Error, ErrorKind, ReduceOp, Result, Shape};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// So many parts are combined in one launch; the tree is the same, memory is read once.
+const FAN: usize = 8;
+
+/// How two elements of a dtype combine; the sum and the maximum of truth values is "or".
+fn binary(op: ReduceOp, dtype: DType) -> BinaryOp {
+    match (op, dtype == DType::Bool) {
+        (ReduceOp::Sum | ReduceOp::Max, true) => BinaryOp::Or,
+        (ReduceOp::Prod | ReduceOp::Min, true) => BinaryOp::And,
+        (ReduceOp::Sum, false) => BinaryOp::Add,
+        (ReduceOp::Prod, false) => BinaryOp::Mul,
+        (ReduceOp::Max, false) => BinaryOp::Max,
+        (ReduceOp::Min, false) => BinaryOp::Min,
+    }
+}
+
+const OPS: [BinaryOp; 6] =
+    [BinaryOp::Or, BinaryOp::And, BinaryOp::Add, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Min];
+
+/// The tree over inputs `first..first + n`: the left half has `ceil(n/2)` of them.
+fn tree(op: BinaryOp, first: usize, n: usize) -> Expr {
+    if n <= 1 {
+        return Expr::input(u8::try_from(first).unwrap_or(u8::MAX));
+    }
+    let left = n.div_ceil(2);
+    Expr::binary(op, tree(op, first, left), tree(op, first + left, n - left))
+}
+
+/// The kernel that combines `n` parts, from a table made once; `None` for more than it has.
+pub(super) fn combination(op: ReduceOp, dtype: DType, n: usize) -> Option<&'static Primitive> {
+    static TABLE: OnceLock<Vec<Primitive>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        OPS.iter().flat_map(|op| (0..=FAN).map(|n| Primitive::Map(tree(*op, 0, n)))).collect()
+    });
+    let row = OPS.iter().position(|known| *known == binary(op, dtype))?;
+    if n > FAN { None } else { table.get(row * (FAN + 1) + n) }
+}
+
+impl Call<'_> {
+    /// all_reduce and reduce_scatter: every device gets the combination of its group, or of its piece of it.
+    pub(super) fn reduce(&self, by: ReduceOp) -> Result<LocalArrays> {
+        let step = self.step;
+        let (source, target) = (&step.source, &step.target);
+        let mesh = source.mesh();
+        let shares = self.shares(target, self.positions)?;
+        let scatters = matches!(step.kind, StepKind::ReduceScatter(_));
+        let mut jobs: SmallVec<[(Device, Shape); 2]> = SmallVec::new();
+        // What is not used as it is: pieces, and parts on other devices.
+        let mut cut: SmallVec<[LocalArray; 4]> = SmallVec::new();
+        let mut members: SmallVec<[usize; 8]> = SmallVec::new();
+        let mut n = 1;
+        for (position, share) in self.positions.iter().zip(&shares) {
+            if *share != Share::Own {
+                continue;
+            }
+            let device = device_at(mesh, *position)?;
+            let group = mesh.group(*position, &step.axes);
+            n = group.len();
+            if scatters {
+                let (old, new) = (source.region(*position), target.region(*position));
+                for member in &group {
+                    cut.push(self.piece(self.shard(*member)?, &old, &new, device)?);
+                }
+            } else if group.iter().any(|member| {
+                !self.shard(*member).is_ok_and(|part| self.backend.shares_memory(part.device(), device))
+            }) {
+                for member in &group {
+                    cut.push(self.on_device(self.shard(*member)?, device)?);
+                }
+            } else {
+                members.extend_from_slice(&group);
+            }
+            jobs.push((device, target.local_shape(*position)));
+        }
+        let mut inputs: SmallVec<[&LocalArray; 8]> = SmallVec::with_capacity(jobs.len() * n);
+        if cut.is_empty() {
+            for member in &members {
+                inputs.push(self.shard(*member)?);
+            }
+        } else if members.is_empty() {
+            inputs.extend(cut.iter());
+        } else {
+            return Err(Error::new(ErrorKind::Internal, "some groups share memory and others do not")
+                .with_op(self.op));
+        }
+        let made = self.combine(by, &jobs, &inputs, n)?;
+        self.spread(&shares, made)
+    }
+
+    /// A device's piece of one part: a view, or a copy where it has several ranges or lies on another device.
+    fn piece(
+        &self,
+        part: &LocalArray,
+        old: &crate::Region,
+        new: &crate::Region,
+        device: Device,
+    ) -> Result<LocalArray> {
+        let pieces = super::exchange::common_pieces(part, old, new);
+        if let ([(view, _)], true) =
+            (&pieces[..], pieces.iter().all(|(view, _)| self.backend.shares_memory(view.device(), device)))
+        {
+            return Ok(view.clone());
+        }
+        let shape: Shape =
+            new.iter().map(|ranges| ranges.iter().map(|range| range.len()).sum::<usize>()).collect();
+        let mut into = self.alloc(device, part.dtype(), &shape)?;
+        if into.elements() > 0 {
+            self.backend.copy(&mut [crate::backend::Move { op: self.op, pieces: &pieces, into: &mut into }])?;
+        }
+        Ok(into)
+    }
+
+    /// Combines `n` inputs for each job, in the order of the tree.
+    fn combine(
+        &self,
+        by: ReduceOp,
+        jobs: &[(Device, Shape)],
+        inputs: &[&LocalArray],
+        n: usize,
+    ) -> Result<SmallVec<[LocalArray; 2]>> {
+        let dtype = self.step.source.dtype();
+        if n == 1 {
+            return Ok(inputs.iter().map(|input| (*input).clone()).collect());
+        }
+        let Some(primitive) = combination(by, dtype, n) else {
+            let left = n.div_ceil(2);
+            let half = |range: std::ops::Range<usize>| -> SmallVec<[&LocalArray; 8]> {
+                inputs.chunks(n).flat_map(|all| all.get(range.clone()).unwrap_or(&[])).copied().collect()
+            };
+            let a = self.combine(by, jobs, &half(0..left), left)?;
+            let b = self.combine(by, jobs, &half(left..n), n - left)?;
+            let pairs: SmallVec<[&LocalArray; 8]> =
+                a.iter().zip(&b).flat_map(|(a, b)| [a, b]).collect();
+            return self.combine(by, jobs, &pairs, 2);
+        };
+        let mut made: SmallVec<[LocalArray; 2]> = SmallVec::with_capacity(jobs.len());
+        for (device, shape) in jobs {
+            made.push(self.alloc(*device, dtype, shape)?);
+        }
+        let mut work: SmallVec<[Work<'_>; 2]> = SmallVec::with_capacity(jobs.len());
+        for ((inputs, output), (device, _)) in inputs.chunks(n).zip(made.iter_mut()).zip(jobs) {
+            if output.elements() > 0 {
+                let outputs = std::slice::from_mut(output);
+                work.push(Work { op: self.op, device: *device, inputs, outputs });
+            }
+        }
+        if !work.is_empty() {
+            self.backend.launch(primitive, &mut work)?;
+        }
+        drop(work);
+        Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(op: BinaryOp, n: usize) -> String {
+        fn node(expr: &Expr, at: usize) -> String {
+            match expr.nodes()[at] {
+                crate::backend::Node::Input(i) => i.to_string(),
+                crate::backend::Node::Binary(_, a, b) => {
+                    format!("({} {})", node(expr, a.into()), node(expr, b.into()))
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let expr = tree(op, 0, n);
+        node(&expr, expr.nodes().len() - 1)
+    }
+
+    #[test]
+    fn the_left_half_is_the_larger() {
+        assert_eq!(text(BinaryOp::Add, 2), "(0 1)");
+        assert_eq!(text(BinaryOp::Add, 3), "((0 1) 2)");
+        assert_eq!(text(BinaryOp::Add, 5), "(((0 1) 2) (3 4))");
+        let Some(Primitive::Map(expr)) = combination(ReduceOp::Max, DType::F32, 8) else { panic!() };
+        assert_eq!(expr.inputs(), 8);
+        assert!(combination(ReduceOp::Sum, DType::Bool, 9).is_none());
+    }
+}

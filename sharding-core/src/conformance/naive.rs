@@ -1,0 +1,393 @@
+//! Every primitive and every collective step, written as its definition reads: what backends are compared with.
+//!
+//! Slow on purpose: one element at a time, floats in f64 and rounded to the dtype after each step.
+
+use super::host::{HostArray, combine, flat_indices, unravel};
+use crate::backend::{
+    BinaryOp, Expr, FusedOp, Gather, IndexMap, Node, Primitive, Reduce, Step, StepKind, UnaryOp,
+};
+use crate::{DType, Error, ErrorKind, Place, ReduceOp, Result, Scalar, Shape, TensorLayout};
+
+/// The result of a primitive for a result of this dtype and shape.
+///
+/// # Errors
+/// [`ErrorKind::Kernel`] for an index out of range, or inputs that do not fit the primitive.
+pub fn primitive(
+    primitive: &Primitive,
+    inputs: &[&HostArray],
+    dtype: DType,
+    shape: &Shape,
+) -> Result<HostArray> {
+    let values = match primitive {
+        Primitive::Map(expr) => map(expr, inputs, shape),
+        Primitive::Reduce(reduce) => reduced(reduce, input(inputs, 0)?, shape),
+        Primitive::Dot => dot(input(inputs, 0)?, input(inputs, 1)?, shape),
+        Primitive::Gather(gather) => return gathered(gather, input(inputs, 0)?, input(inputs, 1)?, shape),
+        Primitive::Copy(map) => copied(map, inputs, dtype),
+        Primitive::Iota(iota) => Some(
+            (0..shape.elements())
+                .map(|flat| {
+                    let i = unravel(shape, flat).get(iota.axis).copied().unwrap_or(0);
+                    number(iota.start + iota.step * i as f64, dtype)
+                })
+                .collect(),
+        ),
+        Primitive::Fused(FusedOp::Softmax { axis }) => softmax(input(inputs, 0)?, *axis),
+        Primitive::Fused(FusedOp::LayerNorm { eps }) => {
+            layer_norm(input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?, *eps)
+        }
+    };
+    let misfit = || Error::new(ErrorKind::Kernel, format!("{primitive:?} does not fit its inputs"));
+    let values = values.ok_or_else(misfit)?;
+    if values.len() != shape.elements() {
+        return Err(misfit());
+    }
+    Ok(HostArray { dtype, shape: shape.clone(), values })
+}
+
+fn input<'a>(inputs: &[&'a HostArray], i: usize) -> Result<&'a HostArray> {
+    inputs.get(i).copied().ok_or_else(|| Error::new(ErrorKind::Kernel, format!("there is no input {i}")))
+}
+
+/// A number as an element: rounded to f32, or as Rust's `as` converts.
+fn number(value: f64, dtype: DType) -> Scalar {
+    match dtype {
+        DType::Bool => Scalar::Bool(value != 0.0),
+        DType::I64 => Scalar::Int(value as i64),
+        DType::F32 => Scalar::Float(f64::from(value as f32)),
+    }
+}
+
+/// A scalar in a dtype, as Rust's `as` converts.
+fn cast(value: Scalar, dtype: DType) -> Scalar {
+    match (value, dtype) {
+        (Scalar::Int(value), DType::I64) => Scalar::Int(value),
+        (Scalar::Int(value), DType::Bool) => Scalar::Bool(value != 0),
+        (Scalar::Int(value), DType::F32) => Scalar::Float(f64::from(value as f32)),
+        (value, dtype) => number(value.as_f64(), dtype),
+    }
+}
+
+fn round(value: Scalar) -> Scalar {
+    match value {
+        Scalar::Float(value) => Scalar::Float(f64::from(value as f32)),
+        other => other,
+    }
+}
+
+/// The element of a broadcast array (aligned at the last axis) at an index of the result.
+fn broadcast_at(array: &HostArray, index: &[usize]) -> Option<Scalar> {
+    let lead = index.len().checked_sub(array.shape.len())?;
+    let flat = array.shape.iter().zip(index.iter().skip(lead)).try_fold(0, |flat, (extent, i)| {
+        let i = if *extent == 1 { 0 } else { *i };
+        (i < *extent).then_some(flat * extent + i)
+    })?;
+    array.values.get(flat).copied()
+}
+
+fn map(expr: &Expr, inputs: &[&HostArray], shape: &Shape) -> Option<Vec<Scalar>> {
+    (0..shape.elements())
+        .map(|flat| {
+            let index = unravel(shape, flat);
+            let mut steps: Vec<Scalar> = Vec::new();
+            for node in expr.nodes() {
+                let at = |i: u8| steps.get(usize::from(i)).copied();
+                let value = match *node {
+                    Node::Input(i) => broadcast_at(inputs.get(usize::from(i))?, &index)?,
+                    Node::Const(value, dtype) => cast(value, dtype),
+                    Node::Unary(op, x) => unary(op, at(x)?)?,
+                    Node::Binary(op, a, b) => binary(op, at(a)?, at(b)?)?,
+                    Node::Select(c, a, b) => match at(c)? {
+                        Scalar::Bool(true) => at(a)?,
+                        Scalar::Bool(false) => at(b)?,
+                        _ => return None,
+                    },
+                    Node::Cast(dtype, x) => cast(at(x)?, dtype),
+                };
+                steps.push(round(value));
+            }
+            steps.pop()
+        })
+        .collect()
+}
+
+/// A function of one element; `None` where the dtype does not have it.
+pub fn unary(op: UnaryOp, x: Scalar) -> Option<Scalar> {
+    Some(match (op, x) {
+        (UnaryOp::Not, Scalar::Bool(x)) => Scalar::Bool(!x),
+        (UnaryOp::Neg, Scalar::Int(x)) => Scalar::Int(x.wrapping_neg()),
+        (UnaryOp::Abs, Scalar::Int(x)) => Scalar::Int(x.wrapping_abs()),
+        (op, Scalar::Float(x)) => Scalar::Float(match op {
+            UnaryOp::Neg => -x,
+            UnaryOp::Abs => x.abs(),
+            UnaryOp::Exp => x.exp(),
+            UnaryOp::Log => x.ln(),
+            UnaryOp::Sqrt => x.sqrt(),
+            UnaryOp::Rsqrt => 1.0 / x.sqrt(),
+            UnaryOp::Tanh => x.tanh(),
+            UnaryOp::Erf => erf(x),
+            UnaryOp::Not => return None,
+        }),
+        _ => return None,
+    })
+}
+
+/// A function of two elements; `None` where the dtypes do not have it.
+pub fn binary(op: BinaryOp, a: Scalar, b: Scalar) -> Option<Scalar> {
+    Some(match (op, a, b) {
+        (BinaryOp::And, Scalar::Bool(a), Scalar::Bool(b)) => Scalar::Bool(a && b),
+        (BinaryOp::Or, Scalar::Bool(a), Scalar::Bool(b)) => Scalar::Bool(a || b),
+        (BinaryOp::Eq, a, b) => Scalar::Bool(a == b),
+        (BinaryOp::Lt, Scalar::Int(a), Scalar::Int(b)) => Scalar::Bool(a < b),
+        (BinaryOp::Le, Scalar::Int(a), Scalar::Int(b)) => Scalar::Bool(a <= b),
+        (BinaryOp::Lt, Scalar::Float(a), Scalar::Float(b)) => Scalar::Bool(a < b),
+        (BinaryOp::Le, Scalar::Float(a), Scalar::Float(b)) => Scalar::Bool(a <= b),
+        (BinaryOp::Max, a, b) => combine(ReduceOp::Max, a, b),
+        (BinaryOp::Min, a, b) => combine(ReduceOp::Min, a, b),
+        (BinaryOp::Add, Scalar::Int(a), Scalar::Int(b)) => Scalar::Int(a.wrapping_add(b)),
+        (BinaryOp::Sub, Scalar::Int(a), Scalar::Int(b)) => Scalar::Int(a.wrapping_sub(b)),
+        (BinaryOp::Mul, Scalar::Int(a), Scalar::Int(b)) => Scalar::Int(a.wrapping_mul(b)),
+        (BinaryOp::Div, Scalar::Int(a), Scalar::Int(b)) if b != 0 => Scalar::Int(a.wrapping_div(b)),
+        (op, Scalar::Float(a), Scalar::Float(b)) => Scalar::Float(match op {
+            BinaryOp::Add => a + b,
+            BinaryOp::Sub => a - b,
+            BinaryOp::Mul => a * b,
+            BinaryOp::Div => a / b,
+            _ => return None,
+        }),
+        _ => return None,
+    })
+}
+
+/// The error function by its Maclaurin series, `2/sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1))` (Abramowitz and
+/// Stegun 7.1.5): good to 1e-9 within 4, where 1 is as close beyond.
+fn erf(x: f64) -> f64 {
+    if x.abs() >= 4.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..120 {
+        let n = f64::from(n);
+        term *= -x * x / n;
+        sum += term / (2.0 * n + 1.0);
+    }
+    sum * std::f64::consts::FRAC_2_SQRT_PI
+}
+
+fn reduced(reduce: &Reduce, x: &HostArray, shape: &Shape) -> Option<Vec<Scalar>> {
+    let mut out = vec![reduce.op.identity(x.dtype); shape.elements()];
+    let strides = shape.strides();
+    for (flat, value) in x.values.iter().enumerate() {
+        let index = unravel(&x.shape, flat);
+        let kept = index.iter().zip(&strides).enumerate().filter(|(axis, _)| !reduce.axes.contains(axis));
+        let to: usize = kept.map(|(_, (i, stride))| i * stride.unsigned_abs()).sum();
+        let slot = out.get_mut(to)?;
+        *slot = combine(reduce.op, *slot, *value);
+    }
+    Some(out.into_iter().map(round).collect())
+}
+
+fn dot(a: &HostArray, b: &HostArray, shape: &Shape) -> Option<Vec<Scalar>> {
+    let k = *a.shape.last()?;
+    let zero = ReduceOp::Sum.identity(a.dtype);
+    (0..shape.elements())
+        .map(|flat| {
+            let mut at_a = unravel(shape, flat);
+            let mut at_b = at_a.clone();
+            let (rows, columns) = (at_a.len().checked_sub(2)?, at_a.len().checked_sub(1)?);
+            let mut sum = zero;
+            for i in 0..k {
+                *at_a.get_mut(columns)? = i;
+                *at_b.get_mut(rows)? = i;
+                let product = combine(ReduceOp::Prod, broadcast_at(a, &at_a)?, broadcast_at(b, &at_b)?);
+                sum = combine(ReduceOp::Sum, sum, product);
+            }
+            Some(round(sum))
+        })
+        .collect()
+}
+
+fn gathered(gather: &Gather, table: &HostArray, indices: &HostArray, shape: &Shape) -> Result<HostArray> {
+    let strides = table.shape.strides();
+    let mut values = Vec::with_capacity(shape.elements());
+    for flat in 0..shape.elements() {
+        let index = unravel(shape, flat);
+        let own = index.iter().skip(gather.axis).take(indices.shape.len());
+        let number = own.zip(indices.shape.iter()).fold(0, |flat, (i, extent)| flat * extent + i);
+        let Some(Scalar::Int(row)) = indices.values.get(number).copied() else {
+            return Err(Error::new(ErrorKind::Kernel, "indices must be i64"));
+        };
+        if !(0..gather.bound).contains(&row) {
+            return Err(Error::new(ErrorKind::Kernel, format!("index {row} is outside 0..{}", gather.bound)));
+        }
+        let before = index.iter().take(gather.axis).copied();
+        let after = index.iter().skip(gather.axis + indices.shape.len()).copied();
+        let local = row - gather.base;
+        let inside = usize::try_from(local).ok().filter(|row| *row < table.shape.extent(gather.axis));
+        // Rows that another device holds are zeros here: their parts are summed.
+        let value = inside.and_then(|row| {
+            let at: usize = before
+                .chain([row])
+                .chain(after)
+                .zip(&strides)
+                .map(|(i, stride)| i * stride.unsigned_abs())
+                .sum();
+            table.values.get(at).copied()
+        });
+        values.push(value.unwrap_or(ReduceOp::Sum.identity(table.dtype)));
+    }
+    Ok(HostArray { dtype: table.dtype, shape: shape.clone(), values })
+}
+
+fn copied(map: &IndexMap, inputs: &[&HostArray], dtype: DType) -> Option<Vec<Scalar>> {
+    let mut out = vec![cast(map.fill, dtype); map.shape.elements()];
+    for piece in &map.pieces {
+        let source = inputs.get(piece.operand)?;
+        let boxed = piece.into.iter().map(|range| std::iter::once(range.clone()).collect()).collect();
+        for flat in flat_indices(&map.shape, &boxed) {
+            let index = unravel(&map.shape, flat);
+            let steps = index.iter().zip(&piece.into).zip(&piece.strides);
+            let from = steps.fold(piece.offset, |from, ((i, range), stride)| {
+                from + stride * (*i as isize - range.start as isize)
+            });
+            *out.get_mut(flat)? = *source.values.get(usize::try_from(from).ok()?)?;
+        }
+    }
+    Some(out)
+}
+
+/// The values along an axis through an element.
+fn line(x: &HostArray, axis: usize, flat: usize) -> Vec<f64> {
+    let stride = x.shape.strides().get(axis).map_or(0, |stride| stride.unsigned_abs());
+    let start = flat - unravel(&x.shape, flat).get(axis).copied().unwrap_or(0) * stride;
+    (0..x.shape.extent(axis))
+        .filter_map(|i| x.values.get(start + i * stride))
+        .map(|value| value.as_f64())
+        .collect()
+}
+
+fn softmax(x: &HostArray, axis: usize) -> Option<Vec<Scalar>> {
+    let values = x.values.iter().enumerate().map(|(flat, value)| {
+        let line = line(x, axis, flat);
+        let max = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = line.iter().map(|value| (value - max).exp()).sum();
+        round(Scalar::Float((value.as_f64() - max).exp() / sum))
+    });
+    Some(values.collect())
+}
+
+fn layer_norm(x: &HostArray, gamma: &HostArray, beta: &HostArray, eps: f64) -> Option<Vec<Scalar>> {
+    let axis = x.shape.len().checked_sub(1)?;
+    let n = x.shape.extent(axis);
+    x.values
+        .iter()
+        .enumerate()
+        .map(|(flat, value)| {
+            let line = line(x, axis, flat);
+            let mean = line.iter().sum::<f64>() / n as f64;
+            let var = line.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n as f64;
+            let (gamma, beta) = (gamma.values.get(flat % n)?, beta.values.get(flat % n)?);
+            let scaled = (value.as_f64() - mean) / (var + eps).sqrt();
+            Some(round(Scalar::Float(scaled * gamma.as_f64() + beta.as_f64())))
+        })
+        .collect()
+}
+
+/// The shards of a step's target from all shards of its source, by position.
+///
+/// # Errors
+/// [`ErrorKind::Internal`] if a target element lies outside of what its group holds.
+pub fn step(step: &Step, shards: &[HostArray]) -> Result<Vec<HostArray>> {
+    let (source, target) = (&step.source, &step.target);
+    (0..target.mesh().num_devices())
+        .map(|position| target_shard(step, source, target, shards, position))
+        .collect()
+}
+
+fn target_shard(
+    step: &Step,
+    source: &TensorLayout,
+    target: &TensorLayout,
+    shards: &[HostArray],
+    position: usize,
+) -> Result<HostArray> {
+    let lost = || {
+        Error::new(
+            ErrorKind::Internal,
+            format!("{step}: device {position} needs what its group does not hold"),
+        )
+    };
+    let members: Vec<usize> = match step.kind {
+        StepKind::LocalSlice | StepKind::KeepOneCopy(_) | StepKind::Relabel => vec![position],
+        StepKind::Move if source.mesh().same_grid(target.mesh()) && source.places() == target.places() => {
+            vec![position]
+        }
+        StepKind::Move => (0..source.mesh().num_devices()).collect(),
+        _ => source.mesh().group(position, &step.axes).to_vec(),
+    };
+    if members.as_slice() == [position] && source.places() == target.places() {
+        return shards.get(position).cloned().ok_or_else(lost);
+    }
+    // Where each member keeps an element of the whole, by its row-major number.
+    let shape = source.shape();
+    let held: Vec<Vec<usize>> =
+        members.iter().map(|member| flat_indices(shape, &source.region(*member))).collect();
+    let value_of = |member: usize, element: usize| -> Option<Scalar> {
+        let at = held.get(member)?.iter().position(|flat| *flat == element)?;
+        shards.get(*members.get(member)?)?.values.get(at).copied()
+    };
+    let keeps = step.axes.iter().all(|axis| {
+        let whole = source.places().get(*axis) == Some(&Place::Replicated);
+        !whole || source.mesh().coord(position, *axis) == 0
+    });
+    let mut values = Vec::new();
+    for element in flat_indices(shape, &target.region(position)) {
+        let mut found = (0..members.len()).filter_map(|member| value_of(member, element));
+        values.push(match step.kind {
+            StepKind::KeepOneCopy(op) => {
+                let own = if keeps { found.next() } else { None };
+                own.unwrap_or(op.identity(source.dtype()))
+            }
+            StepKind::AllReduce(op) | StepKind::ReduceScatter(op) => {
+                let parts: Vec<Scalar> = found.collect();
+                tree(op, &parts).ok_or_else(lost)?
+            }
+            _ => found.next().ok_or_else(lost)?,
+        });
+    }
+    Ok(HostArray { dtype: source.dtype(), shape: target.local_shape(position), values })
+}
+
+/// The fixed binary tree of reductions: the left half has `ceil(n/2)` members.
+fn tree(op: ReduceOp, parts: &[Scalar]) -> Option<Scalar> {
+    match parts {
+        [] => None,
+        [one] => Some(*one),
+        _ => {
+            let (left, right) = parts.split_at(parts.len().div_ceil(2));
+            Some(round(combine(op, tree(op, left)?, tree(op, right)?)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erf_is_that_of_the_tables() {
+        for (x, want) in
+            [(0.0, 0.0), (0.5, 0.520_499_877_813), (1.0, 0.842_700_792_949), (-2.0, -0.995_322_265_019)]
+        {
+            assert!((erf(x) - want).abs() < 1e-11, "{x}");
+        }
+    }
+
+    #[test]
+    fn the_tree_is_the_contract_s() {
+        let parts = [1e8, 1.0, -1e8, 1.0, 1.0].map(Scalar::Float);
+        // ((1e8 + 1) + -1e8) + (1 + 1), in f32
+        assert_eq!(tree(ReduceOp::Sum, &parts), Some(Scalar::Float(2.0)));
+        assert_eq!(tree(ReduceOp::Sum, &[]), None);
+    }
+}

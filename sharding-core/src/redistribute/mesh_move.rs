@@ -1,0 +1,106 @@
+//! Moves between meshes.
+
+use super::Program;
+use super::overlap::{common, total};
+use super::program::{is_known, unknown};
+use crate::backend::StepKind;
+use crate::placement::sharded;
+use crate::plan::CostModel;
+use crate::{DeviceMapping, Error, ErrorKind, Place, Places, Result, TensorLayout};
+use rustc_hash::FxHashMap;
+
+/// Up to so many devices a move is priced exactly; beyond, data that a device already has counts as received.
+const MAX_DEVICES: usize = 1 << 16;
+
+/// Completes a program between meshes of different shapes: parts are reduced on the source's mesh, then every device
+/// gets its ranges.
+pub(super) fn between(program: &mut Program, cost: &dyn CostModel) -> Result<()> {
+    let (source, target) = (program.source.clone(), program.target.clone());
+    for layout in [&source, &target] {
+        if let Some(axis) = layout.places().iter().position(|place| !is_known(*place)) {
+            return Err(unknown(&source, &target, axis, layout.mesh()));
+        }
+    }
+    let parts = |layout: &TensorLayout, axis: usize, place: Place| {
+        place.is_partial() && layout.mesh().size(axis) > 1
+    };
+    if let Some(axis) =
+        target.places().iter().enumerate().position(|(axis, place)| parts(&target, axis, *place))
+    {
+        let from = if source.mesh().num_devices() == 1 { "one device" } else { "a mesh of another shape" };
+        return Err(Error::new(
+            ErrorKind::Sharding,
+            format!("a value on {from} cannot be placed {} on {}", target.mapping(), target.mesh()),
+        )
+        .with_mesh_axis(target.mesh().axis_name(axis), target.mesh().size(axis))
+        .with_operands([format!("x: {source}")])
+        .with_fix("transfer it to Replicated on that mesh first, then to Partial there"));
+    }
+    let partial: Vec<usize> = (0..source.mesh().ndim())
+        .filter(|axis| parts(&source, *axis, source.mapping().place(*axis)))
+        .collect();
+    if partial.is_empty() {
+        program.push_move(&source, &target, received(&source, &target), cost);
+        return Ok(());
+    }
+    // Combined in whole, or each device a piece along some tensor axis: half the bytes, and a move needs no whole.
+    let options =
+        (0..source.shape().len()).map(sharded).chain([Place::Replicated]).filter_map(|place| {
+            let mut places = Places::from_slice(source.places());
+            for axis in &partial {
+                if let Some(slot) = places.get_mut(*axis) {
+                    *slot = place;
+                }
+            }
+            let mapping = DeviceMapping::new(source.mesh(), places).ok()?;
+            let reduced =
+                source.with_mapping(mapping.with_memory_kind(source.mapping().memory_kind())).ok()?;
+            let mut steps = Program::search(&source, &reduced, cost).ok()?;
+            steps.push_move(&reduced, &target, received(&reduced, &target), cost);
+            steps.cost = steps.steps.iter().map(|step| step.cost).sum();
+            Some(steps)
+        });
+    let best = options.min_by(|a, b| a.cost.total_cmp(&b.cost));
+    match best {
+        Some(best) => program.steps = best.steps,
+        None => {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!("{} has no reduced form", source.mapping()),
+            ));
+        }
+    }
+    debug_assert!(program.steps.last().is_some_and(|step| step.kind == StepKind::Move));
+    Ok(())
+}
+
+/// The most bytes that one device of the target's mesh receives from others.
+pub(super) fn received(source: &TensorLayout, target: &TensorLayout) -> f64 {
+    let size = target.dtype().size() as f64;
+    let (from, to) = (source.mesh(), target.mesh());
+    let elements = |position: usize| target.local_shape(position).elements();
+    if from.shape() == to.shape() && source.places() == target.places() {
+        // Shard to shard: nothing for a device that has the same position in both.
+        let most = (0..to.num_devices().min(MAX_DEVICES))
+            .filter(|position| from.device(*position) != to.device(*position))
+            .map(elements)
+            .max();
+        return most.unwrap_or(0) as f64 * size;
+    }
+    let largest = || (0..to.num_devices().min(MAX_DEVICES)).map(elements).max().unwrap_or(0) as f64 * size;
+    let kind = |mesh: &crate::DeviceMesh| mesh.device(0).map(|device| device.kind);
+    if kind(from) != kind(to) || from.num_devices() > MAX_DEVICES || to.num_devices() > MAX_DEVICES {
+        return largest();
+    }
+    let at: FxHashMap<_, _> = from.devices().enumerate().map(|(position, device)| (device, position)).collect();
+    let one = |position: usize| {
+        let new = target.region(position);
+        let gets: usize = new.iter().map(|ranges| total(ranges)).product();
+        let own = to.device(position).and_then(|device| at.get(&device));
+        let has = own.map_or(0, |own| {
+            source.region(*own).iter().zip(&new).map(|(old, new)| common(old, new)).product()
+        });
+        gets - has
+    };
+    (0..to.num_devices()).map(one).max().unwrap_or(0) as f64 * size
+}

@@ -1,0 +1,306 @@
+//! The cheapest path from one state to another: Dijkstra's algorithm over the states of [`super::state`].
+//!
+//! For meshes of one shape but of other devices there are two layers of states, one per mesh, and moves between them.
+
+use super::axis_set::AxisSet;
+use super::mesh_move;
+use super::price::Pricing;
+use super::state::{Code, Problem, Toward, View};
+use crate::backend::StepKind;
+use crate::plan::{CostModel, VolumeCost};
+use crate::{DeviceMapping, DeviceMesh, Result, TensorLayout};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A step of a path, without its layouts.
+pub(super) struct Hop {
+    pub(super) kind: StepKind,
+    pub(super) group: AxisSet,
+    pub(super) cost: f64,
+    /// The state after it, and whether it lies on the target's mesh.
+    pub(super) code: Code,
+    pub(super) arrived: bool,
+}
+
+pub(super) type Path = SmallVec<[Hop; 4]>;
+
+/// The cheapest path; `None` if there is none. Among equal prices the one of fewest steps.
+pub(super) fn cheapest(problem: &Problem<'_>, cost: &dyn CostModel) -> Result<Option<Path>> {
+    let other_mesh = problem.source.mesh() != problem.target.mesh();
+    if !other_mesh {
+        if problem.start == problem.goal {
+            return Ok(Some(Path::new()));
+        }
+        if let Some(hop) = at_once(problem, cost) {
+            return Ok(Some(Path::from_iter([hop])));
+        }
+    }
+    let mut search = Search::new(problem, cost, other_mesh);
+    search.run()?;
+    Ok(search.path())
+}
+
+/// The one step that does it all, where no other path can be cheaper: all axes change by one kind of collective, and
+/// the groups along just these axes can do it. For one mesh axis that is so under any model in which a collective costs
+/// no more than two; for several it is proven for the volume model only (there one group never costs more than groups
+/// one after the other).
+fn at_once(problem: &Problem<'_>, cost: &dyn CostModel) -> Option<Hop> {
+    let view = problem.view(problem.start);
+    let choices = problem.choices(&view);
+    let all = choices.open;
+    if all.len() > 1 && cost.key() != VolumeCost.key() {
+        return None;
+    }
+    let next = problem.moved(&view, all, Toward::Target);
+    let none = AxisSet::EMPTY;
+    let whole = problem.moved(&view, all, Toward::Whole).code == problem.goal;
+    let (kind, legal) = if whole && all.is_within(choices.all_gather) {
+        (StepKind::AllGather, problem.within(&view, &next, all))
+    } else if all == choices.all_to_all {
+        (StepKind::AllToAll, problem.within(&view, &next, all))
+    } else if whole && all == choices.all_reduce {
+        (problem.reducing(StepKind::AllReduce)?, true)
+    } else if all == choices.reduce_scatter {
+        (problem.reducing(StepKind::ReduceScatter)?, problem.within(&view, &next, none))
+    } else if all == choices.local_slice {
+        (StepKind::LocalSlice, problem.within(&view, &next, none))
+    } else if all == choices.keep_one_copy {
+        (StepKind::KeepOneCopy(problem.target_op?), problem.within(&next, &view, none))
+    } else {
+        return None;
+    };
+    if !legal || next.code != problem.goal || !problem.allowed(&next) {
+        return None;
+    }
+    let pricing = Pricing { cost, bytes: problem.source.bytes() as f64 };
+    let price = pricing.step(problem, problem.source.mesh(), kind, &view, all, 0.0);
+    Some(Hop { kind, group: all, cost: price, code: next.code, arrived: false })
+}
+
+#[derive(Clone, Copy)]
+struct Node {
+    /// Price so far, and a little for every step; infinite where nothing led here yet.
+    key: f64,
+    cost: f64,
+    from: u32,
+    kind: StepKind,
+    group: AxisSet,
+    done: bool,
+}
+
+struct Search<'a> {
+    problem: &'a Problem<'a>,
+    pricing: Pricing<'a>,
+    /// The number of states on one mesh.
+    layer: u32,
+    other_mesh: bool,
+    nodes: Vec<Node>,
+    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Added per step, so that of equal prices the shorter path wins whatever the rounding.
+    step_key: f64,
+}
+
+impl<'a> Search<'a> {
+    fn new(problem: &'a Problem<'a>, cost: &'a dyn CostModel, other_mesh: bool) -> Self {
+        let layer = 1_u32 << (2 * problem.movers.len());
+        let unknown = Node {
+            key: f64::INFINITY,
+            cost: f64::INFINITY,
+            from: u32::MAX,
+            kind: StepKind::Relabel,
+            group: AxisSet::EMPTY,
+            done: false,
+        };
+        let bytes = problem.source.bytes() as f64;
+        Self {
+            problem,
+            pricing: Pricing { cost, bytes },
+            layer,
+            other_mesh,
+            nodes: vec![unknown; layer as usize * (1 + usize::from(other_mesh))],
+            heap: BinaryHeap::with_capacity(64),
+            step_key: bytes.max(1.0) * 1e-12,
+        }
+    }
+
+    fn goal(&self) -> u32 {
+        u32::from(self.problem.goal.0) + if self.other_mesh { self.layer } else { 0 }
+    }
+
+    fn mesh(&self, arrived: bool) -> &'a DeviceMesh {
+        if arrived { self.problem.target.mesh() } else { self.problem.source.mesh() }
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let start = u32::from(self.problem.start.0);
+        if let Some(node) = self.nodes.get_mut(start as usize) {
+            (node.key, node.cost) = (0.0, 0.0);
+        }
+        self.heap.push(Reverse((0, start)));
+        let goal = self.goal();
+        while let Some(Reverse((_, at))) = self.heap.pop() {
+            let Some(node) = self.nodes.get_mut(at as usize) else { continue };
+            if node.done {
+                continue;
+            }
+            node.done = true;
+            if at == goal {
+                return Ok(());
+            }
+            self.expand(at)?;
+        }
+        Ok(())
+    }
+
+    fn expand(&mut self, at: u32) -> Result<()> {
+        let arrived = at >= self.layer;
+        let code = Code((at % self.layer) as u16);
+        let problem = self.problem;
+        let view = problem.view(code);
+        let choices = problem.choices(&view);
+        let none = AxisSet::EMPTY;
+        if !choices.permute.is_empty() {
+            for axes in problem.permutes(&choices) {
+                self.permute(at, &view, axes);
+            }
+        }
+        for axes in choices.all_to_all.subsets() {
+            let next = problem.moved(&view, axes, Toward::Target);
+            let group = problem.widened(&view, &next, axes);
+            self.relax(at, &view, &next, StepKind::AllToAll, group, 0.0);
+        }
+        if let Some(kind) = problem.reducing(StepKind::ReduceScatter) {
+            for axes in choices.reduce_scatter.subsets() {
+                let next = problem.moved(&view, axes, Toward::Target);
+                if problem.within(&view, &next, none) {
+                    self.relax(at, &view, &next, kind, axes, 0.0);
+                }
+            }
+        }
+        if let Some(kind) = problem.reducing(StepKind::AllReduce) {
+            for axes in choices.all_reduce.subsets() {
+                self.relax(at, &view, &problem.moved(&view, axes, Toward::Whole), kind, axes, 0.0);
+            }
+        }
+        for axes in choices.local_slice.subsets() {
+            let next = problem.moved(&view, axes, Toward::Target);
+            if problem.within(&view, &next, none) {
+                self.relax(at, &view, &next, StepKind::LocalSlice, axes, 0.0);
+            }
+        }
+        for axes in choices.all_gather.subsets() {
+            let next = problem.moved(&view, axes, Toward::Whole);
+            if problem.within(&view, &next, axes) {
+                self.relax(at, &view, &next, StepKind::AllGather, axes, 0.0);
+            }
+        }
+        if let Some(op) = problem.target_op {
+            for axes in choices.keep_one_copy.subsets() {
+                let next = problem.moved(&view, axes, Toward::Target);
+                if problem.within(&next, &view, none) {
+                    self.relax(at, &view, &next, StepKind::KeepOneCopy(op), axes, 0.0);
+                }
+            }
+        }
+        if self.other_mesh && !arrived { self.cross(at, &view) } else { Ok(()) }
+    }
+
+    /// An exchange of ranges that brings `axes` to their targets, unless a collective does just that.
+    fn permute(&mut self, at: u32, view: &View, axes: AxisSet) {
+        let problem = self.problem;
+        let next = problem.moved(view, axes, Toward::Ranges);
+        let choices = problem.choices(view);
+        let joined = next.sharded.and(axes).is_empty() && axes.is_within(choices.all_gather);
+        let by_collective = (joined && problem.within(view, &next, axes))
+            || (axes.is_within(choices.all_to_all) && problem.within(view, &next, axes))
+            || problem.within(view, &next, AxisSet::EMPTY) && axes.is_within(choices.local_slice);
+        if by_collective || self.cannot_improve(at, &next) {
+            return;
+        }
+        let group = problem.widened(view, &next, axes);
+        let received = self.pricing.received(problem, view, &next);
+        self.relax(at, view, &next, StepKind::Permute, group, received);
+    }
+
+    /// Moves to the other mesh: shard to shard, or straight to the target's ranges.
+    fn cross(&mut self, at: u32, view: &View) -> Result<()> {
+        let (problem, layer) = (self.problem, self.layer);
+        let all = (0..problem.source.mesh().ndim()).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)));
+        let on = |mesh: &DeviceMesh, code: Code| -> Result<TensorLayout> {
+            let mapping = DeviceMapping::new(mesh, problem.places(code))?;
+            problem.source.with_mapping(mapping.with_memory_kind(problem.source.mapping().memory_kind()))
+        };
+        let here = on(problem.source.mesh(), view.code)?;
+        let there = on(problem.target.mesh(), view.code)?;
+        let received = mesh_move::received(&here, &there);
+        self.relax_to(at, layer + u32::from(view.code.0), view, StepKind::Move, all, received);
+        if view.code != problem.goal && problem.is_plain(view.code) && problem.is_plain(problem.goal) {
+            let received = mesh_move::received(&here, &on(problem.target.mesh(), problem.goal)?);
+            self.relax_to(at, layer + u32::from(problem.goal.0), view, StepKind::Move, all, received);
+        }
+        Ok(())
+    }
+
+    fn key(&self, index: u32) -> f64 {
+        self.nodes.get(index as usize).map_or(f64::INFINITY, |node| node.key)
+    }
+
+    /// Whether even a free step would not be worth it.
+    fn cannot_improve(&self, at: u32, next: &View) -> bool {
+        let key = self.key(at) + self.step_key;
+        key >= self.key(self.goal()) || key >= self.key(at / self.layer * self.layer + u32::from(next.code.0))
+    }
+
+    fn relax(&mut self, at: u32, view: &View, next: &View, kind: StepKind, group: AxisSet, received: f64) {
+        if self.cannot_improve(at, next) || !self.problem.allowed(next) {
+            return;
+        }
+        self.relax_to(
+            at,
+            at / self.layer * self.layer + u32::from(next.code.0),
+            view,
+            kind,
+            group,
+            received,
+        );
+    }
+
+    fn relax_to(&mut self, at: u32, to: u32, view: &View, kind: StepKind, group: AxisSet, received: f64) {
+        let mesh = self.mesh(at >= self.layer);
+        let price = self.pricing.step(self.problem, mesh, kind, view, group, received);
+        let key = self.key(at) + price + self.step_key;
+        if key >= self.key(self.goal()) || !key.is_finite() {
+            return;
+        }
+        if let Some(node) = self.nodes.get_mut(to as usize)
+            && key < node.key
+        {
+            *node = Node { key, cost: price, from: at, kind, group, done: node.done };
+            // Keys are not negative: their bits are ordered as they are.
+            self.heap.push(Reverse((key.to_bits(), to)));
+        }
+    }
+
+    fn path(&self) -> Option<Path> {
+        let mut at = self.goal();
+        let start = u32::from(self.problem.start.0);
+        let mut path = Path::new();
+        while at != start {
+            let node = self.nodes.get(at as usize)?;
+            if !node.key.is_finite() {
+                return None;
+            }
+            path.push(Hop {
+                kind: node.kind,
+                group: node.group,
+                cost: node.cost,
+                code: Code((at % self.layer) as u16),
+                arrived: at >= self.layer,
+            });
+            at = node.from;
+        }
+        path.reverse();
+        Some(path)
+    }
+}

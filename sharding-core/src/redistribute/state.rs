@@ -1,0 +1,505 @@
+//! Placement states of one mesh, and which steps between them are legal.
+//!
+//! On the way every mesh axis wears its source placement, `Replicated`, or its target placement. Two facts keep states
+//! small. A mesh axis splits at most one tensor axis, so what a group of devices holds together is a product of one
+//! set of indices per tensor axis, and legality is decided tensor axis by tensor axis. And several mesh axes split a
+//! tensor axis in mesh order, so which ones do is a set, and "the first of them" is a prefix of it.
+
+use super::axis_set::{AxisSet, Sizes, nests};
+use crate::backend::StepKind;
+use crate::placement::Interned;
+use crate::{MAX_MESH_AXES, Place, Places, ReduceOp, TensorLayout};
+use smallvec::SmallVec;
+
+/// Two placements per mesh axis can name at most so many tensor axes.
+const MAX_SPLIT: usize = 2 * MAX_MESH_AXES;
+
+/// Which mesh axes split each tensor axis that any placement names.
+pub(super) type Splits = [AxisSet; MAX_SPLIT];
+
+/// What a placement does, for the search.
+#[derive(Clone, Copy)]
+pub(super) enum Slot {
+    Whole,
+    /// Splits tensor axis number `split` (of [`Problem::splits`]).
+    Local {
+        split: usize,
+        custom: Option<&'static Interned>,
+    },
+    Partial(ReduceOp),
+    /// Stays as it is: Unknown, or a placement without a tensor axis.
+    Fixed,
+}
+
+/// The stations of a mesh axis on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub(super) enum Station {
+    Source = 0,
+    Whole = 1,
+    Target = 2,
+}
+
+/// Where mesh axes go in one step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Toward {
+    Whole,
+    Target,
+    /// To the target, but no further than Replicated where that is Partial: an exchange of ranges makes no parts.
+    Ranges,
+}
+
+/// A state: two bits for each mover.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Code(pub(super) u16);
+
+impl Code {
+    fn station(self, rank: usize) -> Station {
+        match self.0 >> (2 * rank) & 3 {
+            0 => Station::Source,
+            1 => Station::Whole,
+            _ => Station::Target,
+        }
+    }
+    fn with(self, rank: usize, station: Station) -> Self {
+        Self(self.0 & !(3 << (2 * rank)) | (station as u16) << (2 * rank))
+    }
+}
+
+/// A mesh axis whose placement may change on the way.
+pub(super) struct Mover {
+    pub(super) axis: usize,
+    slots: [Slot; 3],
+    places: [Place; 3],
+    /// Source and target are equal: it moves only to make way for others.
+    stays: bool,
+}
+
+impl Mover {
+    fn slot(&self, station: Station) -> Slot {
+        self.slots.get(station as usize).copied().unwrap_or(Slot::Fixed)
+    }
+    fn place(&self, station: Station) -> Place {
+        self.places.get(station as usize).copied().unwrap_or(Place::Replicated)
+    }
+    /// Where it is when it is Replicated.
+    fn whole(&self) -> Station {
+        if matches!(self.slot(Station::Target), Slot::Whole) { Station::Target } else { Station::Whole }
+    }
+}
+
+/// A tensor axis that some placement names.
+#[derive(Clone, Copy)]
+pub(super) struct Split {
+    pub(super) axis: usize,
+    pub(super) extent: usize,
+}
+
+/// A state, decoded.
+#[derive(Clone, Copy)]
+pub(super) struct View {
+    pub(super) code: Code,
+    pub(super) splits: Splits,
+    /// The mesh axes that split anything.
+    pub(super) sharded: AxisSet,
+}
+
+/// The sets of mesh axes that each kind of step could change now.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Choices {
+    pub(super) all_reduce: AxisSet,
+    pub(super) reduce_scatter: AxisSet,
+    pub(super) all_gather: AxisSet,
+    pub(super) local_slice: AxisSet,
+    pub(super) keep_one_copy: AxisSet,
+    pub(super) all_to_all: AxisSet,
+    /// Split or Replicated, with ranges to gain or to lose.
+    pub(super) permute: AxisSet,
+    /// Everything that is not at its target.
+    pub(super) open: AxisSet,
+}
+
+/// Source and target as the search sees them.
+pub(super) struct Problem<'a> {
+    pub(super) source: &'a TensorLayout,
+    pub(super) target: &'a TensorLayout,
+    pub(super) sizes: Sizes,
+    pub(super) movers: SmallVec<[Mover; 4]>,
+    pub(super) splits: SmallVec<[Split; 4]>,
+    /// Mesh axes that stay, by what they split.
+    pinned: Splits,
+    /// Custom placements that stay, by mesh axis.
+    customs: SmallVec<[(usize, &'static Interned); 1]>,
+    any_custom: bool,
+    source_op: Option<ReduceOp>,
+    pub(super) target_op: Option<ReduceOp>,
+    pub(super) start: Code,
+    pub(super) goal: Code,
+    /// The mesh axes that hang together through tensor axes that they split before or after.
+    components: SmallVec<[AxisSet; 4]>,
+    /// The mesh axes that hang together with one on which devices hold the whole before or after: they may be Replicated
+    /// on the way. (With fewer indices than devices, gathering all of them may be cheaper than any exchange.)
+    relaxed: AxisSet,
+    /// The most elements that a device holds before or after.
+    limit: f64,
+}
+
+impl<'a> Problem<'a> {
+    /// The problem of two layouts on meshes of one shape, which agree wherever one is Unknown and whose placements on
+    /// mesh axes of size 1 are equal.
+    pub(super) fn new(source: &'a TensorLayout, target: &'a TensorLayout) -> Self {
+        let sizes = Sizes::of(source.mesh());
+        let mut problem = Self {
+            source,
+            target,
+            sizes,
+            movers: SmallVec::new(),
+            splits: SmallVec::new(),
+            pinned: Splits::default(),
+            customs: SmallVec::new(),
+            any_custom: false,
+            source_op: source.places().iter().find_map(|place| place.reduce_op()),
+            target_op: target.places().iter().find_map(|place| place.reduce_op()),
+            start: Code::default(),
+            goal: Code::default(),
+            components: SmallVec::new(),
+            relaxed: AxisSet::EMPTY,
+            limit: 0.0,
+        };
+        // The mesh axes of each tensor axis, before or after; and the tensor axes that change.
+        let mut named = Splits::default();
+        let mut changing = [false; MAX_SPLIT];
+        let pairs = || source.places().iter().copied().zip(target.places().iter().copied()).enumerate();
+        for (axis, (from, to)) in pairs() {
+            for place in [from, to] {
+                if let Slot::Local { split, .. } = problem.slot(axis, place) {
+                    add(&mut named, split, AxisSet::of(axis));
+                    if from != to
+                        && let Some(slot) = changing.get_mut(split)
+                    {
+                        *slot = true;
+                    }
+                }
+            }
+        }
+        for (axis, (from, to)) in pairs() {
+            let (a, b) = (problem.slot(axis, from), problem.slot(axis, to));
+            let stays = from == to;
+            let makes_way = |slot: Slot| match slot {
+                Slot::Local { split, .. } => changing.get(split).copied().unwrap_or(false),
+                _ => false,
+            };
+            if stays && !makes_way(a) {
+                if let Slot::Local { split, custom } = a {
+                    add(&mut problem.pinned, split, AxisSet::of(axis));
+                    problem.customs.extend(custom.map(|custom| (axis, custom)));
+                }
+                continue;
+            }
+            let rank = problem.movers.len();
+            let begin = match a {
+                _ if stays => Station::Target,
+                Slot::Whole => Station::Whole,
+                _ => Station::Source,
+            };
+            problem.start = problem.start.with(rank, begin);
+            problem.goal = problem.goal.with(rank, Station::Target);
+            problem.movers.push(Mover {
+                axis,
+                slots: [a, Slot::Whole, b],
+                places: [from, Place::Replicated, to],
+                stays,
+            });
+        }
+        problem.join(&named);
+        for mover in &problem.movers {
+            let local = |station| matches!(mover.slot(station), Slot::Local { .. });
+            if !local(Station::Source) || !local(Station::Target) {
+                let parts = problem.components.iter().filter(|set| set.contains(mover.axis));
+                problem.relaxed = parts.fold(problem.relaxed, |all, set| all.or(*set));
+            }
+        }
+        let (start, goal) = (problem.view(problem.start), problem.view(problem.goal));
+        problem.limit = problem.held(&start).max(problem.held(&goal));
+        problem
+    }
+
+    fn join(&mut self, named: &Splits) {
+        for mover in &self.movers {
+            let mut joined = AxisSet::of(mover.axis);
+            joined = named
+                .iter()
+                .filter(|set| set.contains(mover.axis))
+                .fold(joined, |joined, set| joined.or(*set));
+            self.components.retain(|known| {
+                let apart = known.and(joined).is_empty();
+                if !apart {
+                    joined = joined.or(*known);
+                }
+                apart
+            });
+            self.components.push(joined);
+        }
+    }
+
+    fn slot(&mut self, mesh_axis: usize, place: Place) -> Slot {
+        // A mesh axis of size 1 splits nothing. (A custom placement there may still reorder; see `program`.)
+        let trivial = self.sizes.get(mesh_axis) == 1;
+        match place {
+            Place::Replicated => Slot::Whole,
+            Place::Sharded(_) | Place::Partial(_) if trivial => Slot::Whole,
+            Place::Partial(op) => Slot::Partial(op),
+            Place::Unknown => Slot::Fixed,
+            Place::Sharded(_) | Place::Custom(_) => {
+                let Some(axis) = place.tensor_axis() else { return Slot::Fixed };
+                let custom = if let Place::Custom(custom) = place { Some(custom) } else { None };
+                self.any_custom |= custom.is_some();
+                let known = self.splits.iter().position(|split| split.axis == axis);
+                let split = known.unwrap_or(self.splits.len());
+                if known.is_none() {
+                    self.splits.push(Split { axis, extent: self.source.shape().extent(axis) });
+                }
+                Slot::Local { split, custom }
+            }
+        }
+    }
+
+    /// Decodes a state.
+    pub(super) fn view(&self, code: Code) -> View {
+        let mut splits = self.pinned;
+        for (rank, mover) in self.movers.iter().enumerate() {
+            if let Slot::Local { split, .. } = mover.slot(code.station(rank)) {
+                add(&mut splits, split, AxisSet::of(mover.axis));
+            }
+        }
+        let sharded = splits.iter().fold(AxisSet::EMPTY, |all, set| all.or(*set));
+        View { code, splits, sharded }
+    }
+
+    /// What can change from here.
+    pub(super) fn choices(&self, view: &View) -> Choices {
+        let mut choices = Choices::default();
+        for (rank, mover) in self.movers.iter().enumerate() {
+            let station = view.code.station(rank);
+            let one = AxisSet::of(mover.axis);
+            let put = |set: &mut AxisSet| *set = set.or(one);
+            if station == Station::Target {
+                if mover.stays {
+                    put(&mut choices.all_gather);
+                }
+                continue;
+            }
+            put(&mut choices.open);
+            match (mover.slot(station), mover.slot(Station::Target)) {
+                (Slot::Partial(_), to) => {
+                    put(&mut choices.all_reduce);
+                    if matches!(to, Slot::Local { .. }) {
+                        put(&mut choices.reduce_scatter);
+                    }
+                }
+                (Slot::Local { split, .. }, to) => {
+                    put(&mut choices.all_gather);
+                    match to {
+                        Slot::Partial(_) => {
+                            put(&mut choices.permute);
+                            put(&mut choices.keep_one_copy);
+                        }
+                        Slot::Local { split: other, .. } => {
+                            put(&mut choices.permute);
+                            if other != split {
+                                put(&mut choices.all_to_all);
+                            }
+                        }
+                        _ => put(&mut choices.permute),
+                    }
+                }
+                (Slot::Whole, Slot::Partial(_)) => put(&mut choices.keep_one_copy),
+                (Slot::Whole, Slot::Local { .. }) => {
+                    put(&mut choices.local_slice);
+                    put(&mut choices.permute);
+                }
+                _ => {}
+            }
+        }
+        choices
+    }
+
+    /// The state in which `axes` have gone somewhere.
+    pub(super) fn moved(&self, view: &View, axes: AxisSet, toward: Toward) -> View {
+        let mut next = *view;
+        for (rank, mover) in self.movers.iter().enumerate() {
+            if !axes.contains(mover.axis) {
+                continue;
+            }
+            let partial = matches!(mover.slot(Station::Target), Slot::Partial(_));
+            let to = match toward {
+                Toward::Whole => mover.whole(),
+                Toward::Ranges if partial => mover.whole(),
+                Toward::Target | Toward::Ranges => Station::Target,
+            };
+            if let Slot::Local { split, .. } = mover.slot(view.code.station(rank))
+                && let Some(set) = next.splits.get_mut(split)
+            {
+                *set = set.minus(AxisSet::of(mover.axis));
+            }
+            if let Slot::Local { split, .. } = mover.slot(to) {
+                add(&mut next.splits, split, AxisSet::of(mover.axis));
+            }
+            next.code = next.code.with(rank, to);
+        }
+        next.sharded = next.splits.iter().fold(AxisSet::EMPTY, |all, set| all.or(*set));
+        next
+    }
+
+    /// Sets of axes that one permute may bring to their targets together.
+    pub(super) fn permutes(&self, choices: &Choices) -> impl Iterator<Item = AxisSet> {
+        let all = choices.permute;
+        let parts = self.components.iter().map(move |set| set.and(all));
+        parts
+            .filter(move |set| !set.is_empty() && *set != all)
+            .chain(Some(all).filter(|all| !all.is_empty()))
+    }
+
+    /// Whether a state is one that a mapping can have and that holds no more than it may.
+    pub(super) fn allowed(&self, view: &View) -> bool {
+        if self.source_op.is_some() && self.target_op.is_some() && self.source_op != self.target_op {
+            let op = |op: Option<ReduceOp>| {
+                self.movers.iter().enumerate().any(|(rank, mover)| {
+                    matches!(mover.slot(view.code.station(rank)), Slot::Partial(own) if Some(own) == op)
+                })
+            };
+            if op(self.source_op) && op(self.target_op) {
+                return false;
+            }
+        }
+        if self.any_custom {
+            let shared = |(split, set): (usize, &AxisSet)| set.len() > 1 && self.is_custom(view, split);
+            if view.splits.iter().enumerate().any(shared) {
+                return false;
+            }
+        }
+        // Replicated where neither source nor target hold the whole: only if that is no more than they hold.
+        let local = |mover: &Mover, station| matches!(mover.slot(station), Slot::Local { .. });
+        let excess = self.movers.iter().enumerate().any(|(rank, mover)| {
+            view.code.station(rank) == Station::Whole
+                && local(mover, Station::Source)
+                && local(mover, Station::Target)
+                && !self.relaxed.contains(mover.axis)
+        });
+        !excess || self.held(view) <= self.limit
+    }
+
+    /// The custom placement that splits a tensor axis.
+    pub(super) fn custom(&self, view: &View, split: usize) -> Option<&'static Interned> {
+        if !self.any_custom {
+            return None;
+        }
+        let set = view.splits.get(split).copied().unwrap_or_default();
+        let moving = self.movers.iter().enumerate().find_map(|(rank, mover)| {
+            match mover.slot(view.code.station(rank)) {
+                Slot::Local { custom, .. } if set.contains(mover.axis) => custom,
+                _ => None,
+            }
+        });
+        moving
+            .or_else(|| self.customs.iter().find(|(axis, _)| set.contains(*axis)).map(|(_, custom)| *custom))
+    }
+
+    fn is_custom(&self, view: &View, split: usize) -> bool {
+        self.custom(view, split).is_some()
+    }
+
+    /// The most elements of one tensor axis that a device holds.
+    pub(super) fn held_of(&self, view: &View, split: usize) -> usize {
+        let Some(extent) = self.splits.get(split).map(|split| split.extent) else { return 1 };
+        let set = view.splits.get(split).copied().unwrap_or_default();
+        let ways = self.sizes.ways(set);
+        match self.custom(view, split) {
+            None => extent.div_ceil(ways),
+            // Enough to prune by: beyond that many parts the whole stands for the largest.
+            Some(_) if ways > MAX_PARTS => extent,
+            Some(custom) => {
+                let size = |part| custom.placement().ranges(extent, ways, part).iter().map(|r| r.len()).sum();
+                (0..ways).map(size).max().unwrap_or(0)
+            }
+        }
+    }
+
+    /// The most elements that a device holds.
+    fn held(&self, view: &View) -> f64 {
+        (0..self.splits.len()).map(|split| self.held_of(view, split) as f64).product()
+    }
+
+    /// Whether the new indices of every device lie inside what the devices along `group` held together.
+    pub(super) fn within(&self, old: &View, new: &View, group: AxisSet) -> bool {
+        self.first_outside(old, new, group).is_none()
+    }
+
+    /// The first tensor axis on which they do not.
+    fn first_outside(&self, old: &View, new: &View, group: AxisSet) -> Option<usize> {
+        (0..self.splits.len()).find(|split| !self.within_one(old, new, *split, group))
+    }
+
+    fn within_one(&self, old: &View, new: &View, split: usize, group: AxisSet) -> bool {
+        let (from, to) = (
+            old.splits.get(split).copied().unwrap_or_default(),
+            new.splits.get(split).copied().unwrap_or_default(),
+        );
+        let fixed = from.minus(group);
+        // A custom placement that changes on its own axis is always in the group; so equal sets are equal ranges.
+        if fixed.is_empty() || from == to {
+            return true;
+        }
+        let Some(extent) = self.splits.get(split).map(|split| split.extent) else { return true };
+        fixed.is_prefix_of(from)
+            && fixed.is_prefix_of(to)
+            && !self.is_custom(old, split)
+            && nests(
+                extent,
+                self.sizes.ways(fixed),
+                self.sizes.ways(from.minus(fixed)),
+                self.sizes.ways(to.minus(fixed)),
+            )
+    }
+
+    /// `group` and as few further mesh axes as make an exchange legal: trailing ones of a tensor axis whose cuts do
+    /// not nest.
+    pub(super) fn widened(&self, old: &View, new: &View, mut group: AxisSet) -> AxisSet {
+        for split in 0..self.splits.len() {
+            while !self.within_one(old, new, split, group) {
+                let fixed = old.splits.get(split).copied().unwrap_or_default().minus(group);
+                group = group.or(fixed.minus(fixed.without_last()));
+            }
+        }
+        group
+    }
+
+    /// The placements of a state, on all mesh axes.
+    pub(super) fn places(&self, code: Code) -> Places {
+        let mut places = Places::from_slice(self.source.places());
+        for (rank, mover) in self.movers.iter().enumerate() {
+            if let Some(slot) = places.get_mut(mover.axis) {
+                *slot = mover.place(code.station(rank));
+            }
+        }
+        places
+    }
+
+    /// The kind of a step that combines parts of the source.
+    pub(super) fn reducing(&self, kind: fn(ReduceOp) -> StepKind) -> Option<StepKind> {
+        self.source_op.map(kind)
+    }
+    /// Whether no mesh axis is Partial or Unknown.
+    pub(super) fn is_plain(&self, code: Code) -> bool {
+        self.places(code).iter().all(|place| *place == Place::Replicated || place.tensor_axis().is_some())
+    }
+}
+
+/// Custom placements are asked for the sizes of at most so many parts.
+const MAX_PARTS: usize = 1 << 10;
+
+fn add(splits: &mut Splits, split: usize, axes: AxisSet) {
+    if let Some(set) = splits.get_mut(split) {
+        *set = set.or(axes);
+    }
+}

@@ -1,0 +1,6 @@
+//! The conformance suites, looked at from outside: what they let pass and what they catch.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used)]
+
+mod backend;
+mod ops;
+mod rule;

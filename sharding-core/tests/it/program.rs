@@ -1,0 +1,177 @@
+//! Which programs the search finds, and what they cost.
+
+use crate::host::HOST;
+use crate::reference;
+use sharding_core::plan::VolumeCost;
+use sharding_core::redistribute::Program;
+use sharding_core::{
+    DType, DeviceMapping, DeviceMesh, ErrorKind, MemoryKind, Place, ReduceOp, Shape, TensorLayout,
+};
+
+const R: Place = Place::Replicated;
+const P: Place = Place::PARTIAL;
+const U: Place = Place::Unknown;
+const S0: Place = Place::Sharded(0);
+const S1: Place = Place::Sharded(1);
+const S2: Place = Place::Sharded(2);
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+fn mesh(shape: &[usize]) -> DeviceMesh {
+    DeviceMesh::simulated(HOST, shape, &NAMES[..shape.len()]).unwrap()
+}
+
+fn lay(mesh: &DeviceMesh, shape: &[usize], places: &[Place]) -> TensorLayout {
+    TensorLayout::new(DType::F32, Shape::from(shape), DeviceMapping::new(mesh, places).unwrap()).unwrap()
+}
+
+/// The steps as `collective(axes)`, in order.
+fn steps(mesh_shape: &[usize], shape: &[usize], from: &[Place], to: &[Place]) -> Vec<String> {
+    let mesh = mesh(mesh_shape);
+    let program = Program::search(&lay(&mesh, shape, from), &lay(&mesh, shape, to), &VolumeCost).unwrap();
+    let step = |step: &sharding_core::backend::Step| {
+        let axes: Vec<&str> = step.axis_names().collect();
+        format!("{}({})", step.kind.name(), axes.join(","))
+    };
+    program.steps.iter().map(step).collect()
+}
+
+#[test]
+fn one_step_where_one_does() {
+    let check = |shape: &[usize], from: &[Place], to: &[Place], want: &[&str]| {
+        assert_eq!(steps(&[2, 2], shape, from, to), want, "{from:?} to {to:?} of {shape:?}");
+    };
+    let nest: &[usize] = &[8, 8];
+    check(nest, &[R, R], &[R, R], &[]);
+    check(nest, &[R, R], &[S0, S1], &["local_slice(a,b)"]);
+    check(nest, &[S0, S1], &[R, R], &["all_gather(a,b)"]);
+    check(nest, &[P, P], &[R, R], &["all_reduce(a,b)"]);
+    check(nest, &[P, P], &[S1, S0], &["reduce_scatter(a,b)"]);
+    check(nest, &[R, R], &[P, P], &["keep_one_copy(a,b)"]);
+    check(nest, &[S0, R], &[P, P], &["keep_one_copy(a,b)"]);
+    check(nest, &[S0, S1], &[S1, S0], &["all_to_all(a,b)"]);
+    check(nest, &[S0, R], &[S1, R], &["all_to_all(a)"]);
+    check(nest, &[S0, P], &[S0, S0], &["reduce_scatter(b)"]);
+    check(nest, &[S0, R], &[R, S0], &["permute(a,b)"]);
+    check(nest, &[S0, S0], &[S0, S1], &["all_to_all(b)"]);
+    check(nest, &[U, S0], &[U, S1], &["all_to_all(b)"]);
+    check(nest, &[P, S0], &[S1, R], &["reduce_scatter(a)", "all_gather(b)"]);
+    // 10 rows are 5, 5 over the first axis and 3, 3, 2, 2 over both: the row between 5 and 6 crosses.
+    let cross: &[usize] = &[10, 8];
+    check(cross, &[S0, R], &[S0, S0], &["permute(a,b)"]);
+    check(cross, &[S0, S0], &[S0, R], &["permute(a,b)"]);
+    check(cross, &[R, R], &[S0, S0], &["local_slice(a,b)"]);
+    check(cross, &[P, P], &[S0, S0], &["reduce_scatter(a,b)"]);
+}
+
+#[test]
+fn a_boundary_row_is_all_that_crosses() {
+    let mesh = mesh(&[2, 2]);
+    let (from, to) = (lay(&mesh, &[10, 8], &[S0, R]), lay(&mesh, &[10, 8], &[S0, S0]));
+    assert_eq!(Program::search(&from, &to, &VolumeCost).unwrap().cost, 8.0 * 4.0);
+}
+
+#[test]
+fn an_axis_of_size_one_is_renamed() {
+    assert_eq!(steps(&[2, 1], &[8, 8], &[S0, S1], &[S0, P]), ["relabel(b)"]);
+    assert_eq!(steps(&[2, 1], &[8, 8], &[P, P], &[R, Place::Partial(ReduceOp::Max)]).len(), 3);
+    assert_eq!(steps(&[2, 1], &[8, 8], &[P, S0], &[R, R]), ["relabel(b)", "all_reduce(a)"]);
+}
+
+#[test]
+fn partial_of_another_op_goes_through_replicated() {
+    let max = Place::Partial(ReduceOp::Max);
+    assert_eq!(steps(&[2, 2], &[8, 8], &[P, P], &[max, max]), ["all_reduce(a,b)", "keep_one_copy(a,b)"]);
+    assert_eq!(steps(&[2, 2], &[8, 8], &[P, R], &[R, max]), ["all_reduce(a)", "keep_one_copy(b)"]);
+}
+
+#[test]
+fn unknown_stays_unknown() {
+    let two = mesh(&[2, 1]);
+    let other = DeviceMesh::simulated(HOST, [4], ["x"]).unwrap();
+    let check = |source: &TensorLayout, target: &TensorLayout, text: &str| {
+        let error = Program::search(source, target, &VolumeCost).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Sharding, "{error}");
+        assert!(error.to_string().contains(text) && error.fix().is_some(), "{error}");
+    };
+    let on = |places: &[Place]| lay(&two, &[4, 4], places);
+    check(&on(&[U, R]), &on(&[R, R]), "rebind_mapping");
+    check(&on(&[S0, R]), &on(&[U, R]), "rebind_mapping");
+    check(&on(&[S0, S1]), &on(&[S0, U]), "rebind_mapping");
+    check(&on(&[S0, U]), &lay(&other, &[4, 4], &[R]), "rebind_mapping");
+    check(&on(&[S0, R]), &lay(&other, &[4, 4], &[P]), "Partial(sum)");
+    let one = DeviceMesh::single(sharding_core::Device::new(HOST, 0));
+    check(&lay(&one, &[4, 4], &[R]), &lay(&other, &[4, 4], &[P]), "one device");
+    check(&lay(&one, &[4, 4], &[R]), &lay(&other, &[4, 4], &[U]), "Unknown");
+}
+
+#[test]
+fn another_memory_is_a_move() {
+    let mesh = mesh(&[2]);
+    let source = lay(&mesh, &[4, 4], &[S0]);
+    let target = DeviceMapping::new(&mesh, [R]).unwrap().with_memory_kind(MemoryKind::PinnedHost);
+    let target = source.with_mapping(target).unwrap();
+    let program = Program::search(&source, &target, &VolumeCost).unwrap();
+    let kinds: Vec<&str> = program.steps.iter().map(|step| step.kind.name()).collect();
+    assert_eq!(kinds, ["all_gather", "move"]);
+    assert_eq!(program.steps[1].target, target);
+}
+
+/// All ways to place a tensor of `tensor_axes` axes on a mesh.
+fn all_places(mesh_axes: usize, tensor_axes: usize) -> Vec<Vec<Place>> {
+    let one = [R, P, S0, S1, S2];
+    let one = &one[..2 + tensor_axes];
+    (0..mesh_axes).fold(vec![vec![]], |all, _| {
+        all.iter()
+            .flat_map(|places: &Vec<Place>| {
+                one.iter().map(move |place| places.iter().copied().chain([*place]).collect())
+            })
+            .collect()
+    })
+}
+
+/// Steps join, nothing on the way holds more than it may, and the price is at most the reference's.
+fn check_program(source: &TensorLayout, target: &TensorLayout) {
+    let program = Program::search(source, target, &VolumeCost).unwrap();
+    let limit = reference::price(source, target);
+    assert!(
+        program.cost <= limit * (1.0 + 1e-9),
+        "{source} to {target}: {} is more than the reference's {limit}: {:?}",
+        program.cost,
+        program.steps
+    );
+    let held = |layout: &TensorLayout| {
+        (0..layout.mesh().num_devices()).map(|p| layout.local_shape(p).elements()).max().unwrap()
+    };
+    let most = held(source).max(held(target));
+    let mut at = source;
+    for step in &program.steps {
+        assert_eq!(step.source, *at);
+        at = &step.target;
+        // Replicated on the way only where source or target is not split, or beside a mesh axis that one of them does not
+        // split.
+        let replicated = [source, target].iter().any(|layout| layout.places().iter().any(|place| [R, P].contains(place)));
+        let excused = at.places().iter().enumerate().all(|(axis, place)| {
+            let splits = |layout: &TensorLayout| layout.places()[axis].tensor_axis().is_some();
+            *place != R || !splits(source) || !splits(target) || replicated
+        });
+        assert!(excused || held(at) <= most, "{source} to {target} holds too much at {at}");
+    }
+    assert_eq!(at, target);
+}
+
+#[test]
+fn never_dearer_than_the_reference() {
+    let meshes: [&[usize]; 7] = [&[2], &[3], &[4], &[2, 2], &[2, 3], &[2, 4], &[2, 2, 2]];
+    for shape in meshes {
+        let mesh = mesh(shape);
+        for extents in [[8, 8], [24, 24], [5, 7], [10, 9], [1, 3], [2, 11], [7, 0]] {
+            let layouts: Vec<TensorLayout> =
+                all_places(shape.len(), 2).iter().map(|places| lay(&mesh, &extents, places)).collect();
+            for source in &layouts {
+                for target in &layouts {
+                    check_program(source, target);
+                }
+            }
+        }
+    }
+}

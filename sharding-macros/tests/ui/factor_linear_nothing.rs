@@ -1,0 +1,10 @@
+//! Linear names something.
+
+use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
+
+#[sharding_rule(["m -> m"], linear())]
+pub fn op(_: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
+    Ok(x.clone())
+}
+
+fn main() {}

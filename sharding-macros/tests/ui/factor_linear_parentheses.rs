@@ -1,0 +1,10 @@
+//! Linear has parentheses.
+
+use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
+
+#[sharding_rule(["m -> m"], linear = each)]
+pub fn op(_: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
+    Ok(x.clone())
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! As many operands as the function has.
+
+use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
+
+#[sharding_rule(["m k -> m k"])]
+pub fn op(_: &mut KernelCx, x: &LocalArray, y: &LocalArray) -> Result<LocalArray> {
+    let _ = y;
+    Ok(x.clone())
+}
+
+fn main() {}

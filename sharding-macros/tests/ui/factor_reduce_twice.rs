@@ -1,0 +1,10 @@
+//! A factor is reduced once.
+
+use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
+
+#[sharding_rule(["m k -> m"], reduce(k = sum, k = max))]
+pub fn op(_: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
+    Ok(x.clone())
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! A key has a value.
+
+use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
+
+#[sharding_rule(["m -> m"], cases(path))]
+pub fn op(_: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
+    Ok(x.clone())
+}
+
+fn main() {}

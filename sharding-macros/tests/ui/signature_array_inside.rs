@@ -1,0 +1,10 @@
+//! Operands are not inside other types.
+
+use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
+
+#[sharding_rule(["m -> m"])]
+pub fn op(_: &mut KernelCx, x: &LocalArray, rest: Vec<LocalArray>) -> Result<LocalArray> {
+    Ok(x.clone())
+}
+
+fn main() {}

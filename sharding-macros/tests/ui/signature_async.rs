@@ -1,0 +1,10 @@
+//! A kernel is not async.
+
+use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
+
+#[sharding_rule(["m -> m"])]
+pub async fn op(_: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
+    Ok(x.clone())
+}
+
+fn main() {}

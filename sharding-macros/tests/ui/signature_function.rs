@@ -1,0 +1,10 @@
+//! A function is no argument.
+
+use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
+
+#[sharding_rule(["m -> m"])]
+pub fn op(_: &mut KernelCx, x: &LocalArray, f: fn(usize)) -> Result<LocalArray> {
+    Ok(x.clone())
+}
+
+fn main() {}

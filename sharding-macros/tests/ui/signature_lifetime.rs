@@ -1,0 +1,10 @@
+//! Parameters borrow for the call.
+
+use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
+
+#[sharding_rule(["m -> m"])]
+pub fn op(_: &mut KernelCx, x: &'static LocalArray) -> Result<LocalArray> {
+    Ok(x.clone())
+}
+
+fn main() {}

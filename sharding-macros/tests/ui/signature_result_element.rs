@@ -1,0 +1,10 @@
+//! Several results are a tuple.
+
+use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
+
+#[sharding_rule(["m -> m"])]
+pub fn op(_: &mut KernelCx, x: &LocalArray) -> Result<Vec<LocalArray>> {
+    Ok(vec![x.clone()])
+}
+
+fn main() {}
