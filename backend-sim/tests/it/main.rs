@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used, unreachable_pub)]
 
 mod collective;
+mod conformance;
 mod memory;
 mod million;

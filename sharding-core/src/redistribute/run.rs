@@ -2,7 +2,7 @@
 
 use super::Program;
 use crate::backend::{
-    Backend, Collectives, InProcess, LocalArray, LocalArrays, Step, StepKind, Support, pieces_of,
+    Backend, Collectives, InProcess, LocalArray, LocalArrays, Step, StepKind, Support, backend_of, pieces_of,
 };
 use crate::tensor::{device_at, resolve};
 use crate::{Error, ErrorKind, Place, Region, Result, Shape};
@@ -19,7 +19,7 @@ impl Program {
     /// [`ErrorKind::Backend`] for a step that a backend does not support, else what the backends say.
     pub fn run(&self, op: &'static str, mut shards: LocalArrays) -> Result<LocalArrays> {
         let Some(first) = self.steps.first() else { return Ok(shards) };
-        let (mut backend, _) = resolve(first.source.mesh())?;
+        let mut backend = backend_of(device_at(first.source.mesh(), 0)?.kind)?;
         for step in &self.steps {
             let _span = tracing::info_span!(
                 "redistribute",

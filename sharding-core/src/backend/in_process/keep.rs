@@ -3,12 +3,16 @@
 use super::Call;
 use crate::backend::{Expr, LocalArray, LocalArrays, Move, Primitive, Work};
 use crate::tensor::device_at;
-use crate::{DType, Device, Place, ReduceOp, Result, Shape};
+use crate::{DType, Device, Place, ReduceOp, Result, Scalar, Shape};
 use smallvec::SmallVec;
 
-/// The kernel that fills with the identity.
+/// The kernel that fills with the identity. For sums of floats that is -0: adding 0 would turn -0 into 0.
 pub(super) fn identity(op: ReduceOp, dtype: DType) -> Primitive {
-    Primitive::Map(Expr::constant(op.identity(dtype), dtype))
+    let value = match op {
+        ReduceOp::Sum if dtype.is_float() => Scalar::Float(-0.0),
+        _ => op.identity(dtype),
+    };
+    Primitive::Map(Expr::constant(value, dtype))
 }
 
 impl Call<'_> {
