@@ -125,16 +125,16 @@ pub fn assert_group(group: &str, kind: BackendKind, data: bool, expected: &[(&st
 /// An expectation names checks by the start of their names and says why they fail; one that passes is an error.
 #[macro_export]
 macro_rules! backend_suite {
-    (kind = $kind:expr, expectations = [$($expected:expr),* $(,)?]) => {
-        $crate::backend_suite!(kind = $kind, data = true, expectations = [$($expected),*]);
+    (kind = $kind:expr, expectations = $expected:expr $(,)?) => {
+        $crate::backend_suite!(kind = $kind, data = true, expectations = $expected);
     };
-    (kind = $kind:expr, data = $data:expr, expectations = [$($expected:expr),* $(,)?]) => {
+    (kind = $kind:expr, data = $data:expr, expectations = $expected:expr $(,)?) => {
         $crate::backend_suite!(
-            @tests $kind, $data, [$($expected),*],
+            @tests $kind, $data, $expected,
             memory copies map reduce dot gather index_map fused collectives
         );
     };
-    (@tests $kind:expr, $data:expr, $expected:tt, $($group:ident)*) => {
+    (@tests $kind:expr, $data:expr, $expected:expr, $($group:ident)*) => {
         #[cfg(test)]
         mod backend_suite {
             #[allow(unused_imports)]
@@ -143,7 +143,8 @@ macro_rules! backend_suite {
                 #[test]
                 fn $group() {
                     let group = ::core::stringify!($group);
-                    $crate::conformance::backend::assert_group(group, $kind, $data, &$expected);
+                    let expected: &[(&str, &str)] = &$expected;
+                    $crate::conformance::backend::assert_group(group, $kind, $data, expected);
                 }
             )*
 
