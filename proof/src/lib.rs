@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod golden;
+mod print;
 pub mod rules;
 
 // Linked for its ops and backends, whatever is named of it.

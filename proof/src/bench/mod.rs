@@ -4,6 +4,7 @@ mod dispatch;
 mod measure;
 mod planning;
 
+use crate::print::line;
 use measure::Measured;
 use sharding_core::Result;
 use std::process::ExitCode;
@@ -39,8 +40,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
     let mut failed = false;
     for (name, bench) in chosen {
         match bench(name) {
-            Ok(measured) if json => println!("{}", measured.json()),
-            Ok(measured) => println!("{measured}"),
+            Ok(measured) if json => line(measured.json()),
+            Ok(measured) => line(measured),
             Err(error) => {
                 eprintln!("bench: {name} cannot run: {error}");
                 failed = true;

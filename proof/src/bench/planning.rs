@@ -42,14 +42,16 @@ pub(super) fn cold(name: &str) -> Result<Measured> {
     let (def, (lhs, rhs)) = (matmul()?, operands()?);
     measure(name, || {
         clear_plan_cache();
-        plan_call(def, &[Operand::Tensor(&lhs), Operand::Tensor(&rhs)], &())
+        plan_call(def, &[Operand::Tensor(&lhs), Operand::Tensor(&rhs)], &sharding_ops::matmul {})
     })
 }
 
 /// The same from the cache.
 pub(super) fn cached(name: &str) -> Result<Measured> {
     let (def, (lhs, rhs)) = (matmul()?, operands()?);
-    measure(name, || plan_call(def, &[Operand::Tensor(&lhs), Operand::Tensor(&rhs)], &()))
+    measure(name, || {
+        plan_call(def, &[Operand::Tensor(&lhs), Operand::Tensor(&rhs)], &sharding_ops::matmul {})
+    })
 }
 
 /// The same on a mesh of 1024x1024 devices without data.
@@ -58,7 +60,9 @@ pub(super) fn cached_on_a_million_devices(name: &str) -> Result<Measured> {
     let lhs = tensor(&mesh, [8192, 8192], &[Place::Sharded(0), Place::Sharded(1)])?;
     let rhs = tensor(&mesh, [8192, 8192], &[Place::Replicated, Place::Sharded(0)])?;
     let def = matmul()?;
-    measure(name, || plan_call(def, &[Operand::Tensor(&lhs), Operand::Tensor(&rhs)], &()))
+    measure(name, || {
+        plan_call(def, &[Operand::Tensor(&lhs), Operand::Tensor(&rhs)], &sharding_ops::matmul {})
+    })
 }
 
 /// The cheapest program between two mappings that differ on all four mesh axes.

@@ -106,9 +106,7 @@ mod tests {
 
     #[test]
     fn cases_are_compared_and_not_believed() {
-        let split = |want: serde_json::Value| {
-            json!({"suite": "max_layout", "even_shard_sizes": [{"id": "a", "size": 7, "pieces": 2, "want": want}]})
-        };
+        let split = |want: serde_json::Value| json!({"suite": "max_layout", "even_shard_sizes": [{"id": "a", "size": 7, "pieces": 2, "want": want}]});
         check(split(json!([4, 3])), [1, 0, 0]);
         check(split(json!([3, 4])), [0, 1, 0]);
         check(split(json!({"error": {}})), [0, 1, 0]);
@@ -118,9 +116,95 @@ mod tests {
         check(row(767.0), [0, 1, 0]);
     }
 
+    fn transfer(change: impl Fn(&mut serde_json::Value)) -> serde_json::Value {
+        let mut case = json!({
+            "id": 1, "mesh": {"shape": [2], "axis_names": ["tp"]}, "shape": [5, 2], "from": ["P"], "to": ["S0"],
+            "placements": ["S0"], "local_shapes": [[3, 2], [2, 2]],
+            "steps": [{"op": "reduce_scatter", "tensor_axis": 0, "mesh_axes": [0]}],
+        });
+        change(&mut case);
+        json!({"suite": "max_transfer", "cases": [case]})
+    }
+
+    #[test]
+    fn a_transfer_is_run_and_priced() {
+        check(transfer(|_| ()), [1, 0, 0]);
+        check(transfer(|case| case["steps"] = json!([])), [0, 1, 0]);
+        check(transfer(|case| case["local_shapes"] = json!([[2, 2], [3, 2]])), [0, 1, 0]);
+        check(transfer(|case| case["placements"] = json!(["R"])), [0, 1, 0]);
+        check(transfer(|case| case["error"] = json!({})), [0, 1, 0]);
+        let unknown = json!({"to": ["U"], "error": {}, "steps": []});
+        check(
+            transfer(|case| case.as_object_mut().unwrap().extend(unknown.as_object().unwrap().clone())),
+            [1, 0, 0],
+        );
+    }
+
+    fn plan(change: impl Fn(&mut serde_json::Value)) -> serde_json::Value {
+        let mut case = json!({
+            "id": 1, "op": "matmul", "args": [{"t": 0}, {"t": 1}], "kwargs": {},
+            "mesh": {"shape": [2], "axis_names": ["tp"]},
+            "tensors": [
+                {"name": "lhs", "dtype": "f32", "shape": [4, 8], "placements": ["S1"]},
+                {"name": "rhs", "dtype": "f32", "shape": [8, 2], "placements": ["R"]},
+            ],
+            "policy": {"allowed": "DEFAULT", "mode": "silent"},
+            "want": {"inputs": [["S1"], ["S0"]], "outputs": [["P"]], "cost": [0.5], "rows": 6},
+        });
+        change(&mut case);
+        json!({"suite": "max_plan", "cases": [case]})
+    }
+
+    #[test]
+    fn a_plan_is_compared_and_run() {
+        check(plan(|_| ()), [1, 0, 0]);
+        check(plan(|case| case["want"]["cost"] = json!([0.25])), [0, 1, 0]);
+        // Cheaper than theirs is right, other placements at the same cost are not.
+        check(plan(|case| case["want"]["cost"] = json!([9.0])), [1, 0, 0]);
+        let whole = |case: &mut serde_json::Value| {
+            case["want"]["inputs"] = json!([["R"], ["R"]]);
+            case["want"]["outputs"] = json!([["R"]]);
+        };
+        check(plan(whole), [0, 1, 0]);
+        check(plan(|case| case["want"] = json!({"error": {"stage": "plan"}, "rows": 6})), [0, 1, 0]);
+        check(plan(|case| case["want"] = json!({"error": {"stage": "rule"}})), [0, 1, 0]);
+        let raise = |case: &mut serde_json::Value| case["policy"]["mode"] = json!("raise");
+        check(plan(raise), [0, 1, 0]);
+        let refused = |case: &mut serde_json::Value| {
+            raise(case);
+            case["want"] = json!({"error": {"stage": "plan"}, "rows": 6});
+        };
+        check(plan(refused), [1, 0, 0]);
+        check(plan(|case| case["op"] = json!("unheard_of")), [0, 0, 1]);
+        check(plan(|case| case["tensors"][0]["dtype"] = json!("f128")), [0, 0, 1]);
+        check(plan(|case| case["kwargs"] = json!({"transposed": true})), [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_plan_that_is_wrong_itself_is_no_measure() {
+        // Each device joins its own pieces: rows 0 and 2 on the first, where the whole has 0 and 1 first.
+        let file = |inputs: serde_json::Value| {
+            json!({"suite": "max_plan", "cases": [{
+                "id": 1, "op": "concat", "args": [[{"t": 0}, {"t": 1}], 0], "kwargs": {},
+                "mesh": {"shape": [2], "axis_names": ["tp"]},
+                "tensors": [
+                    {"name": "a", "dtype": "f32", "shape": [2, 3], "placements": ["S0"]},
+                    {"name": "b", "dtype": "f32", "shape": [2, 3], "placements": ["S0"]},
+                ],
+                "policy": {"allowed": "DEFAULT", "mode": "silent"},
+                "want": {"inputs": [inputs, inputs], "outputs": [inputs], "cost": [0], "rows": 4},
+            }]})
+        };
+        check(file(json!(["S0"])), [1, 0, 0]);
+        check(file(json!(["S1"])), [0, 1, 0]);
+    }
+
     #[test]
     fn what_is_not_replayed_is_counted() {
-        check(json!({"suite": "unheard_of", "groups": {"a": [{"id": 1}, {"id": 2}], "b": [{"id": 3}]}}), [0, 0, 3]);
+        check(
+            json!({"suite": "unheard_of", "groups": {"a": [{"id": 1}, {"id": 2}], "b": [{"id": 3}]}}),
+            [0, 0, 3],
+        );
         check(json!({"suite": "max_layout", "new_group": [{"id": 1}]}), [0, 0, 1]);
     }
 
@@ -130,8 +214,12 @@ mod tests {
             replay_value(&file, "test.json", &mut Report::new(Vec::new())).unwrap_err().to_string()
         };
         assert_eq!(error(json!({})), "test.json: should be an object with the field 'suite', found {}");
-        let missing = json!({"suite": "max_layout", "local_shapes": [{"id": 1, "shape": [2], "placements": ["X"]}]});
-        assert!(error(missing).starts_with("test.json: .local_shapes [0] .placements [0] should be R, S<tensor axis>, P or U"));
+        let bad = json!({"suite": "max_layout", "local_shapes": [{
+            "id": 1, "shape": [2], "placements": ["X"], "mesh": {"shape": [2], "axis_names": ["tp"]},
+        }]});
+        let text =
+            "test.json: .local_shapes [0] .placements [0] should be R, S<tensor axis>, P or U, found \"X\"";
+        assert_eq!(error(bad), text);
         assert!(error(json!({"suite": "max_plan"})).contains("'cases'"));
     }
 }

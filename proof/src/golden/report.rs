@@ -2,6 +2,7 @@
 
 use super::allow::Allowed;
 use super::json::Parsed;
+use crate::print::line;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -74,18 +75,17 @@ impl Report {
                 self.skip(&suite, &reason, 1);
             }
             Verdict::Failed { wanted, got } => {
-                let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-                let (wanted, got) = (line(&wanted), line(&got));
+                let (wanted, got) = (one_line(&wanted), one_line(&got));
                 match self.allowed.iter().find(|allowed| allowed.is(&self.suite, id)) {
                     Some(allowed) => {
-                        println!(
+                        line(format_args!(
                             "{} {id}: allowed: {} (wanted {wanted}; got {got})",
                             self.suite, allowed.reason
-                        );
+                        ));
                         self.passed += 1;
                     }
                     None => {
-                        println!("{} {id}: wanted {wanted}; got {got}", self.suite);
+                        line(format_args!("{} {id}: wanted {wanted}; got {got}", self.suite));
                         self.failed += 1;
                     }
                 }
@@ -119,15 +119,19 @@ impl Report {
     /// Prints the counts; whether no case failed.
     pub(super) fn finish(self) -> bool {
         for (text, n) in &self.notes {
-            println!("note: {text} ({n})");
+            line(format_args!("note: {text} ({n})"));
         }
         for (suite, reason, n) in &self.skipped {
-            println!("{suite}: {n} skipped: {reason}");
+            line(format_args!("{suite}: {n} skipped: {reason}"));
         }
         let [passed, failed, skipped] = self.counts();
-        println!("{passed} passed, {failed} failed, {skipped} skipped");
+        line(format_args!("{passed} passed, {failed} failed, {skipped} skipped"));
         self.failed == 0
     }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {

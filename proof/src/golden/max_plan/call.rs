@@ -267,7 +267,7 @@ fn by_parameter<'a>(
 }
 
 /// A tensor's layout, and whether it is on a mesh of one device.
-fn layout(node: &Node<'_>, mesh: &DeviceMesh) -> Read<(TensorLayout, bool)> {
+pub(super) fn layout(node: &Node<'_>, mesh: &DeviceMesh) -> Read<(TensorLayout, bool)> {
     let name = node.field("dtype")?;
     let dtype = match (dtype(&name)?, name.text()?) {
         (Some(dtype), _) => dtype,

@@ -6,6 +6,7 @@
 mod call;
 mod compare;
 mod forced;
+mod rebind;
 mod signature;
 
 use super::json::{Node, Parsed};
@@ -16,6 +17,9 @@ pub(super) fn replay(root: &Node<'_>, report: &mut Report) -> Parsed<()> {
     for case in root.field("cases")?.list()? {
         let mut note = None;
         report.case(&case.id(), || {
+            if case.field("op")?.text()? == rebind::NAME {
+                return rebind::replay(&case);
+            }
             let call = match call::Call::read(&case)? {
                 Ok(call) => call,
                 Err(lacking) => return Ok(Verdict::Skipped(lacking)),

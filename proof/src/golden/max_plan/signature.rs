@@ -20,7 +20,7 @@ pub(super) struct Signature {
 /// The plain arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Arguments {
-    None,
+    None(fn() -> Box<dyn OpArgs>),
     /// A tensor axis, the last one where it is not given.
     Axis(fn(isize) -> Box<dyn OpArgs>),
     /// A list of extents.
@@ -31,11 +31,17 @@ pub(super) enum Arguments {
     Number(fn(f64) -> Box<dyn OpArgs>),
 }
 
-const fn elementwise(name: &'static str, ours: &'static str) -> Signature {
-    Signature { name, ours, parameters: &["lhs", "rhs"], operands: 2, arguments: Arguments::None }
+const fn binary(name: &'static str, arguments: fn() -> Box<dyn OpArgs>) -> Signature {
+    Signature {
+        name,
+        ours: name,
+        parameters: &["lhs", "rhs"],
+        operands: 2,
+        arguments: Arguments::None(arguments),
+    }
 }
-const fn unary(name: &'static str) -> Signature {
-    Signature { name, ours: name, parameters: &["x"], operands: 1, arguments: Arguments::None }
+const fn unary(name: &'static str, arguments: fn() -> Box<dyn OpArgs>) -> Signature {
+    Signature { name, ours: name, parameters: &["x"], operands: 1, arguments: Arguments::None(arguments) }
 }
 const fn reduction(name: &'static str, arguments: fn(isize) -> Box<dyn OpArgs>) -> Signature {
     Signature {
@@ -49,19 +55,19 @@ const fn reduction(name: &'static str, arguments: fn(isize) -> Box<dyn OpArgs>) 
 
 /// Reductions keep the axis with extent 1.
 pub(super) const SIGNATURES: &[Signature] = &[
-    unary("relu"),
-    unary("gelu"),
-    elementwise("add", "add"),
-    elementwise("sub", "sub"),
-    elementwise("mul", "mul"),
-    elementwise("div", "div"),
-    elementwise("matmul", "matmul"),
+    unary("relu", || Box::new(ops::relu {})),
+    unary("gelu", || Box::new(ops::gelu {})),
+    binary("add", || Box::new(ops::add {})),
+    binary("sub", || Box::new(ops::sub {})),
+    binary("mul", || Box::new(ops::mul {})),
+    binary("div", || Box::new(ops::div {})),
+    binary("matmul", || Box::new(ops::matmul {})),
     Signature {
         name: "where",
         ours: "where",
         parameters: &["condition", "x", "y"],
         operands: 3,
-        arguments: Arguments::None,
+        arguments: Arguments::None(|| Box::new(ops::where_ {})),
     },
     reduction("sum", |axis| Box::new(ops::sum { axis, keepdims: true })),
     reduction("max", |axis| Box::new(ops::max { axis, keepdims: true })),
@@ -120,7 +126,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ours: "buffer_store",
         parameters: &["destination", "source"],
         operands: 2,
-        arguments: Arguments::None,
+        arguments: Arguments::None(|| Box::new(ops::buffer_store {})),
     },
     Signature {
         name: "buffer_store_slice",
@@ -140,7 +146,7 @@ impl Arguments {
     /// Our arguments from the one that is given, if one is.
     pub(super) fn read(self, given: Option<&Node<'_>>, shapes: &[Vec<usize>]) -> Read<Box<dyn OpArgs>> {
         Ok(match (self, given) {
-            (Arguments::None, _) => Ok(Box::new(())),
+            (Arguments::None(make), _) => Ok(make()),
             (Arguments::Axis(make), None) => Ok(make(-1)),
             (Arguments::Axis(make), Some(axis)) => integer(axis)?.map(make),
             (Arguments::Extents(make), Some(list)) => extents(list, shapes)?.map(make),
@@ -161,7 +167,7 @@ fn integer(node: &Node<'_>) -> Read<isize> {
 }
 
 /// Extents: integers, or `{dim_of: [tensor, axis]}` and `{dim_mul: [..]}`.
-fn extents(node: &Node<'_>, shapes: &[Vec<usize>]) -> Read<Vec<isize>> {
+pub(super) fn extents(node: &Node<'_>, shapes: &[Vec<usize>]) -> Read<Vec<isize>> {
     Ok(node.list_of(|extent| self::extent(extent, shapes))?.into_iter().collect())
 }
 
@@ -178,7 +184,9 @@ fn extent(node: &Node<'_>, shapes: &[Vec<usize>]) -> Read<isize> {
     }
     if let Some(factors) = node.optional("dim_mul") {
         let factors: Result<Vec<isize>, String> = extents(&factors, shapes)?;
-        return Ok(factors.map(|factors| factors.iter().fold(1, |product, n| product.saturating_mul(*n))));
+        return Ok(
+            factors.map(|factors| factors.iter().fold(1_isize, |product, n| product.saturating_mul(*n)))
+        );
     }
     if node.value().is_object() || node.value().is_string() {
         return Ok(Err("we have no form for such an extent".to_owned()));
