@@ -56,7 +56,7 @@ pub(crate) fn run(
     }
     let rows = local_rows(gather, table.shape().extent(axis), indices)?;
     let others: usize = table.shape().without(axis).elements();
-    if out.elements() != others * rows.len() {
+    if others.checked_mul(rows.len()) != Some(out.elements()) {
         return Err(internal(format!("a gather of {table:?} by {indices:?} into {out:?}")));
     }
     if out.elements() == 0 {

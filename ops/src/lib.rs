@@ -51,6 +51,8 @@
 //! `cpu` (default), `cuda` and `sim` link the backend of that kind of device; `testing` adds the checks of rules and
 //! backends, [`check_rule!`] among them.
 
+#[cfg(test)]
+mod ask;
 mod backends;
 mod check;
 mod collective;

@@ -14,26 +14,101 @@ use sharding_core::{Operand, Result, Tensor};
 /// assert_eq!((&y + 1.0)?.to_vec::<f32>()?, [7.0, 11.0]);
 /// # Ok::<(), sharding_ops::Error>(())
 /// ```
-#[allow(missing_docs, reason = "the functions of the same names say what each does")]
 pub trait TensorOps {
+    /// See [`add`](fn@crate::add).
+    ///
+    /// # Errors
+    /// As the function.
     fn add<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`sub`](fn@crate::sub).
+    ///
+    /// # Errors
+    /// As the function.
     fn sub<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`mul`](fn@crate::mul).
+    ///
+    /// # Errors
+    /// As the function.
     fn mul<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`div`](fn@crate::div).
+    ///
+    /// # Errors
+    /// As the function.
     fn div<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`matmul`](fn@crate::matmul).
+    ///
+    /// # Errors
+    /// As the function.
     fn matmul(&self, rhs: &Tensor) -> Result<Tensor>;
+    /// See [`relu`](fn@crate::relu).
+    ///
+    /// # Errors
+    /// As the function.
     fn relu(&self) -> Result<Tensor>;
+    /// See [`gelu`](fn@crate::gelu).
+    ///
+    /// # Errors
+    /// As the function.
     fn gelu(&self) -> Result<Tensor>;
+    /// See [`sum`](fn@crate::sum).
+    ///
+    /// # Errors
+    /// As the function.
     fn sum(&self, axis: isize, keepdims: bool) -> Result<Tensor>;
+    /// See [`max`](fn@crate::max).
+    ///
+    /// # Errors
+    /// As the function.
     fn max(&self, axis: isize, keepdims: bool) -> Result<Tensor>;
+    /// See [`mean`](fn@crate::mean).
+    ///
+    /// # Errors
+    /// As the function.
     fn mean(&self, axis: isize, keepdims: bool) -> Result<Tensor>;
+    /// See [`softmax`](fn@crate::softmax).
+    ///
+    /// # Errors
+    /// As the function.
     fn softmax(&self, axis: isize) -> Result<Tensor>;
+    /// See [`layer_norm`](fn@crate::layer_norm).
+    ///
+    /// # Errors
+    /// As the function.
     fn layer_norm(&self, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result<Tensor>;
+    /// See [`reshape`](fn@crate::reshape).
+    ///
+    /// # Errors
+    /// As the function.
     fn reshape(&self, dims: &[isize]) -> Result<Tensor>;
+    /// See [`permute`](fn@crate::permute).
+    ///
+    /// # Errors
+    /// As the function.
     fn permute(&self, axes: &[isize]) -> Result<Tensor>;
+    /// See [`slice`](fn@crate::slice).
+    ///
+    /// # Errors
+    /// As the function.
     fn slice(&self, indices: &[Index]) -> Result<Tensor>;
+    /// See [`gather`](fn@crate::gather).
+    ///
+    /// # Errors
+    /// As the function.
     fn gather(&self, indices: &Tensor, axis: isize) -> Result<Tensor>;
+    /// See [`all_reduce`](fn@crate::all_reduce).
+    ///
+    /// # Errors
+    /// As the function.
     fn all_reduce(&self, mesh_axes: impl MeshAxes) -> Result<Tensor>;
+    /// See [`all_gather`](fn@crate::all_gather).
+    ///
+    /// # Errors
+    /// As the function.
     fn all_gather(&self, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor>;
+    /// See [`reduce_scatter`](fn@crate::reduce_scatter).
+    ///
+    /// # Errors
+    /// As the function.
     fn reduce_scatter(&self, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor>;
 }
 

@@ -12,6 +12,6 @@ pub(crate) fn reduced_bytes(cx: &RuleCx<'_>, axis: usize) -> usize {
 }
 
 /// One shard of a list, as stages get them.
-pub(crate) fn shard<'a>(shards: &'a Shards, i: usize) -> Result<&'a LocalArray> {
+pub(crate) fn shard(shards: &Shards, i: usize) -> Result<&LocalArray> {
     shards.get(i).ok_or_else(|| Error::new(ErrorKind::Internal, format!("there is no shard {i}")))
 }

@@ -258,6 +258,22 @@ impl DeviceMesh {
     pub fn device(&self, position: usize) -> Option<Device> {
         if position < self.num_devices() { self.inner.devices.get(position) } else { None }
     }
+    /// The row-major position of a device, if it is one of them.
+    pub fn position_of(&self, device: Device) -> Option<usize> {
+        let distance = |first: Device, at: u32, begin: u32, same: Device| {
+            (first == same).then(|| at.checked_sub(begin))?.map(|n| n as usize)
+        };
+        let position = match &self.inner.devices {
+            DeviceList::Slots { first } => {
+                distance(*first, device.slot, first.slot, Device { slot: first.slot, ..device })
+            }
+            DeviceList::Ordinals { first } => {
+                distance(*first, device.ordinal, first.ordinal, Device { ordinal: first.ordinal, ..device })
+            }
+            DeviceList::List(devices) => devices.iter().position(|other| *other == device),
+        };
+        position.filter(|position| *position < self.num_devices())
+    }
     /// All devices in row-major order.
     pub fn devices(&self) -> impl ExactSizeIterator<Item = Device> + '_ {
         (0..self.num_devices()).map(|i| self.device(i).unwrap_or(Device::cpu()))

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Arguments, Place, Reduce, Row, Source};
 use crate::factor::{Alternative, Linear, Rule, Term};
-use crate::signature::{Checked, Item, Operand, Role, is_context};
+use crate::signature::{Checked, Item, Keep, Operand, Role, is_context};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -334,7 +334,7 @@ fn bodies(op: &Op<'_>, p: &TokenStream, text: &str) -> Bodies {
         None => TokenStream::new(),
     };
     let kernel = match op.item.body {
-        Some(_) => kernel_call(&quote!(__kernel), signature, p),
+        Some(_) => kernel_call(&quote!(__kernel), signature, Fields::Own, p),
         None => quote!(::core::result::Result::Err(#p::no_portable_kernel(__cx))),
     };
     Bodies { shape, rows: quote!(#rows ::core::result::Result::Ok(())), kernel, stages, cases }
@@ -353,9 +353,24 @@ fn operands(signature: &Checked) -> Vec<TokenStream> {
     signature.operands().enumerate().map(operand).collect()
 }
 
+/// Whose signature made the fields of the op's struct.
+#[derive(Clone, Copy)]
+pub(crate) enum Fields {
+    /// The same.
+    Own,
+    /// Another one, which may differ: types are compared by statements of their own, for a short error.
+    Foreign,
+}
+
 /// The call of a typed kernel from the variables `__cx`, `__operands`, `__written` and `__args`. Names of
 /// ours have underscores, since authors' functions may be called `rows` or `cases`.
-pub(crate) fn kernel_call(path: &TokenStream, signature: &Checked, p: &TokenStream) -> TokenStream {
+pub(crate) fn kernel_call(
+    path: &TokenStream,
+    signature: &Checked,
+    fields: Fields,
+    p: &TokenStream,
+) -> TokenStream {
+    let mut foreign = TokenStream::new();
     let mut written = Vec::new();
     let mut number = 0_usize;
     let mut values = Vec::new();
@@ -363,7 +378,14 @@ pub(crate) fn kernel_call(path: &TokenStream, signature: &Checked, p: &TokenStre
         let i = Literal::usize_unsuffixed(number);
         let kind = match &param.role {
             Role::Plain { keep, .. } => {
-                values.push(param.load(keep));
+                if let (Fields::Foreign, Keep::Owned(ty)) = (fields, keep) {
+                    let span = ty.span().resolved_at(Span::call_site());
+                    let (field, name) = (&param.name, format_ident!("argument_{}", values.len()));
+                    foreign.extend(quote_spanned!(span=> let #name: &#ty = &__args.#field;));
+                    values.push(quote!(::core::clone::Clone::clone(#name)));
+                } else {
+                    values.push(param.load(keep));
+                }
                 continue;
             }
             Role::Operand(kind) => *kind,
@@ -390,6 +412,7 @@ pub(crate) fn kernel_call(path: &TokenStream, signature: &Checked, p: &TokenStre
     let span = signature.results.span.resolved_at(Span::call_site());
     let call = quote_spanned!(span=> let #pattern = #path(__cx, #(#values),*)?;);
     quote! {
+        #foreign
         #written
         #call
         ::core::result::Result::Ok(::core::iter::FromIterator::from_iter([#(#names),*]))

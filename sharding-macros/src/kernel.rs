@@ -1,6 +1,6 @@
 //! `#[kernel]`: another kernel of an op on one backend.
 
-use crate::expand::{kernel_call, operand_kind, private};
+use crate::expand::{Fields, kernel_call, operand_kind, private};
 use crate::signature::{self, Item};
 use crate::validate::{self as say, Errors};
 use proc_macro2::{Ident, Literal, TokenStream, TokenTree};
@@ -64,7 +64,7 @@ pub(crate) fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
         ::core::assert!(__DEF.operands.len() == #count, #count_message););
     let results = quote_spanned!(signature.results.span=> const _: () =
         ::core::assert!(__DEF.results == #results, #results_message););
-    let call = kernel_call(&quote!(#name), &signature, &p);
+    let call = kernel_call(&quote!(#name), &signature, Fields::Foreign, &p);
     quote! {
         #function
         #(#all)*

@@ -1,1 +1,183 @@
-//! The encoder example lives in `examples/encoder`; this library is empty on purpose.
+//! The parts of the example `encoder`: the sentence encoder all-MiniLM-L6-v2 with its real weights over a device mesh.
+//!
+//! A sentence becomes word pieces ([`tokenize`]), several of them a padded [`batch`], the [`model`] turns that into
+//! hidden states, and [`pool`] these into one embedding a sentence. [`mappings`] says what lies where, and [`moves`]
+//! has every move between devices.
+
+pub mod args;
+pub mod batch;
+pub mod check;
+pub mod config;
+mod encoder;
+mod files;
+pub mod mappings;
+pub mod model;
+pub mod moves;
+pub mod pool;
+mod print;
+#[cfg(test)]
+mod scratch;
+#[cfg(test)]
+mod tiny;
+pub mod tokenize;
+pub mod weights;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use sharding_core::{Error, ErrorKind, Result};
+
+use args::{Args, Command};
+use check::Reference;
+pub use encoder::{Encoded, Encoder, LONGEST};
+pub use files::ModelFiles;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything asked for is done, and what was checked agrees.
+    Done,
+    /// What was checked differs.
+    Differs,
+}
+
+/// Does what the arguments say and writes to `out`.
+///
+/// # Errors
+/// For wrong arguments, files that are missing or damaged, and whatever an op says.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut impl Write) -> Result<Outcome> {
+    match args::parse(arguments)? {
+        Command::Help => {
+            out.write_all(args::USAGE.as_bytes()).map_err(output_error)?;
+            Ok(Outcome::Done)
+        }
+        Command::Run(args) => encode(&args, out),
+    }
+}
+
+fn encode(args: &Args, out: &mut impl Write) -> Result<Outcome> {
+    // What is cheap to find wrong comes first: loading the weights takes a while.
+    let mappings = mappings::Mappings::parse(&args.mesh)?;
+    let reference = args.check.as_deref().map(Reference::read).transpose()?;
+    let files = ModelFiles::find(args.model.as_deref())?;
+    let moves = if args.report { moves::Moves::recorded() } else { moves::Moves::default() };
+    let encoder = Encoder::load(&files, mappings, moves)?;
+
+    let given = args.sentences.len();
+    let mut sentences = args.sentences.clone();
+    sentences.extend(reference.iter().flat_map(|reference| reference.sentences.iter().cloned()));
+    let encoded = encoder.encode(&sentences)?;
+
+    print::embeddings(out, args.json, &args.sentences, &encoded).map_err(output_error)?;
+    print::batches(out, args.json, &encoder, &encoded).map_err(output_error)?;
+    let Some(reference) = reference else { return Ok(Outcome::Done) };
+    let rest = |all: usize| given.min(all)..;
+    let tokens = encoded.tokens.get(rest(encoded.tokens.len())).unwrap_or_default();
+    let embeddings = encoded.embeddings.get(rest(encoded.embeddings.len())).unwrap_or_default();
+    let verdict = reference.compare(tokens, embeddings);
+    writeln!(out, "{verdict}").map_err(output_error)?;
+    Ok(if verdict.is_success() { Outcome::Done } else { Outcome::Differs })
+}
+
+/// An error about what the user gave: arguments and files.
+fn wrong(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Argument, message)
+}
+
+/// The error for output that cannot be written.
+pub fn output_error(error: io::Error) -> Error {
+    wrong("cannot write the output").with_source(error)
+}
+
+/// Whether the error is that nobody reads the output any more.
+pub fn is_broken_pipe(error: &Error) -> bool {
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<io::Error>())
+        .is_some_and(|source| source.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    /// Runs with the tiny model: how it ended and what it printed, or the error's text.
+    fn ran(scratch: &Scratch, arguments: &[&str]) -> std::result::Result<(Outcome, String), String> {
+        let model = [OsString::from("--model"), scratch.path().into()];
+        let mut out = Vec::new();
+        let outcome = run(model.into_iter().chain(arguments.iter().map(OsString::from)), &mut out);
+        outcome.map(|outcome| (outcome, String::from_utf8(out).unwrap())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn its_own_answers_pass_on_another_mesh_and_wrong_ones_fail() {
+        let scratch = Scratch::new("run-check");
+        tiny::write(&scratch);
+        let sentences = ["red green", "", "blue blue blue blue blue blue blue blue"];
+        let (_, printed) = ran(&scratch, &[&["--json"][..], &sentences].concat()).unwrap();
+        let answers: Vec<serde_json::Value> =
+            printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let column = |key: &str| answers.iter().map(|answer| answer[key].clone()).collect::<Vec<_>>();
+        let mut reference = serde_json::json!({
+            "sentences": column("sentence"),
+            "token_ids": column("token_ids"),
+            "embeddings": column("embedding"),
+        });
+        let checked = |reference: &serde_json::Value| {
+            let file = scratch.write("reference.json", reference.to_string());
+            ran(&scratch, &["--mesh", "tp=2", "--check", file.to_str().unwrap(), "a sentence more"]).unwrap()
+        };
+        let (outcome, printed) = checked(&reference);
+        assert_eq!(outcome, Outcome::Done, "{printed}");
+        assert_eq!(printed.lines().last(), Some("6 passed, 0 failed"));
+
+        reference["embeddings"][1][0] = 2.0.into();
+        let (outcome, printed) = checked(&reference);
+        assert_eq!(outcome, Outcome::Differs);
+        assert!(printed.contains("FAILED sentence 1 (\"\"): 1 of 12 elements"), "{printed}");
+        assert_eq!(printed.lines().last(), Some("5 passed, 1 failed"));
+    }
+
+    #[test]
+    fn the_report_says_what_moved() {
+        let scratch = Scratch::new("run-report");
+        tiny::write(&scratch);
+        let (_, printed) = ran(&scratch, &["--mesh", "tp=2", "--report", "red"]).unwrap();
+        assert!(printed.contains("word embedding") && printed.contains("all_reduce(tp)"), "{printed}");
+        let (_, printed) = ran(&scratch, &["--report", "red"]).unwrap();
+        assert!(printed.contains("moved: nothing"), "{printed}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_model_is_said() {
+        let scratch = Scratch::new("run-wrong");
+        let files = tiny::write(&scratch);
+        let check = |arguments: &[&str], want: &str| {
+            let error = ran(&scratch, arguments).unwrap_err();
+            assert!(error.contains(want), "{error}");
+        };
+        check(&["--mesh", "tp=7", "red"], "the 6 attention heads cannot be split over 7 devices");
+        check(&["--check", "no/such/file"], "cannot read no/such/file");
+        let whole = std::fs::read(&files.weights).unwrap();
+        scratch.write("model.safetensors", &whole[..whole.len() - 1]);
+        check(&["red"], "not a whole safetensors file");
+        scratch.write("model.safetensors", &whole);
+        let config = config::tests::tiny().to_string();
+        scratch.write("config.json", config.replace("\"vocab_size\":13", "\"vocab_size\":12"));
+        check(&["red"], "[13, 12], and config.json says [12, 12]");
+        scratch.write("config.json", config.replace("\"intermediate_size\":10,", ""));
+        check(&["red"], "missing field `intermediate_size`");
+        scratch.write("config.json", config);
+        scratch.write("tokenizer.json", tokenize::tests::tiny().replace("\"blue\":12", "\"blue\":13"));
+        check(&["blue"], "the tokenizer gives the token 13, and the model has 13 word pieces");
+        std::fs::remove_file(&files.tokenizer).unwrap();
+        check(&["red"], "there is no tokenizer.json");
+    }
+
+    #[test]
+    fn help_needs_no_model() {
+        let mut out = Vec::new();
+        assert_eq!(run([OsString::from("--help")], &mut out).unwrap(), Outcome::Done);
+        assert_eq!(out, args::USAGE.as_bytes());
+    }
+}

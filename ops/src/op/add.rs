@@ -38,3 +38,15 @@ fn cases(cases: &mut Cases) {
 pub fn add(cx: &mut KernelCx, #[scalar] lhs: &LocalArray, #[scalar] rhs: &LocalArray) -> Result<LocalArray> {
     cx.binary(BinaryOp::Add, lhs, rhs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn parts_add_up_together_and_broadcast_operands_stay_whole() {
+        let operands = [ask::f32s(&[4, 1]), ask::f32s(&[8])];
+        ask::check::<add>(&add {}, &[2], &operands, &["R R -> R", "S0 R -> S0", "R S0 -> S1", "P P -> P"]);
+    }
+}

@@ -173,3 +173,35 @@ pub fn buffer_store_slice(
     }
     pieces.iter().try_for_each(|(piece, at)| cx.store(destination, piece, at))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn nothing_moves() {
+        let store = |to: &[Place], from: &[Place], index| {
+            let operands = [(DType::F32, &[8, 4][..], to), (DType::F32, &[2, 4], from)];
+            ask::rows::<buffer_store_slice>(
+                &buffer_store_slice { indices: [index][..].into() },
+                &[2, 2],
+                &operands,
+            )
+        };
+        let (r, p, s0, s1) = (Place::Replicated, Place::PARTIAL, Place::Sharded(0), Place::Sharded(1));
+        let index = || Index::from(2..4);
+        assert_eq!(store(&[s0, r], &[r, r], index()).unwrap(), ["S0 R -> "]);
+        assert_eq!(store(&[s1, r], &[s1, r], index()).unwrap(), ["S1 S1 -> "]);
+        assert_eq!(store(&[p, r], &[p, r], index()).unwrap(), ["P P -> "]);
+        for (to, from) in
+            [([s0, r], [s0, r]), ([r, r], [s0, r]), ([s1, s1], [s1, r]), ([p, r], [r, r]), ([r, r], [p, r])]
+        {
+            assert_eq!(
+                store(&to, &from, index()).unwrap_err().kind(),
+                ErrorKind::Sharding,
+                "{to:?} {from:?}"
+            );
+        }
+    }
+}

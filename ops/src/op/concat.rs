@@ -93,3 +93,15 @@ pub fn concat(cx: &mut KernelCx, xs: &[&LocalArray], axis: isize) -> Result<Loca
         .ok_or_else(|| Error::new(ErrorKind::Kernel, format!("local shapes {shapes:?} do not join")))?;
     cx.copy(map, xs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn the_joined_axis_stays_whole() {
+        let operands = [ask::f32s(&[2, 4]), ask::f32s(&[3, 4])];
+        ask::check::<concat>(&concat { axis: 0 }, &[2], &operands, &["R R -> R", "S1 S1 -> S1", "P P -> P"]);
+    }
+}

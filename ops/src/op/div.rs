@@ -35,3 +35,15 @@ fn cases(cases: &mut Cases) {
 pub fn div(cx: &mut KernelCx, #[scalar] lhs: &LocalArray, #[scalar] rhs: &LocalArray) -> Result<LocalArray> {
     cx.binary(BinaryOp::Div, lhs, rhs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn only_the_dividend_may_come_in_parts() {
+        let operands = [ask::f32s(&[4]), ask::f32s(&[4])];
+        ask::check::<div>(&div {}, &[2], &operands, &["R R -> R", "S0 S0 -> S0", "P R -> P"]);
+    }
+}

@@ -57,3 +57,18 @@ fn cases(cases: &mut Cases) {
 pub fn embedding(cx: &mut KernelCx, table: &LocalArray, indices: &LocalArray) -> Result<LocalArray> {
     gather::take(cx, table, indices, 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+    use sharding_core::Place;
+
+    #[test]
+    fn a_table_split_along_the_vocabulary_gives_parts() {
+        let place = &[Place::Replicated][..];
+        let operands = [(DType::F32, &[9, 4][..], place), (DType::I64, &[2, 3], place)];
+        let rows = ["R R -> R", "S1 R -> S2", "R S0 -> S0", "R S1 -> S1", "S0 R -> P", "P R -> P"];
+        ask::check::<embedding>(&embedding {}, &[2], &operands, &rows);
+    }
+}

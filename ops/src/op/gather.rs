@@ -118,3 +118,17 @@ pub fn gather(cx: &mut KernelCx, x: &LocalArray, indices: &LocalArray, axis: isi
     let axis = x.shape().axis(axis)?;
     take(cx, x, indices, axis)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn truth_values_have_no_parts_of_a_split_axis() {
+        let place = &[Place::Replicated][..];
+        let operands = [(DType::Bool, &[9, 4][..], place), (DType::I64, &[2], place)];
+        let rows = ["R R -> R", "S0 R -> S0", "R S0 -> S1", "P R -> P"];
+        ask::check::<gather>(&gather { axis: 1 }, &[2], &operands, &rows);
+    }
+}

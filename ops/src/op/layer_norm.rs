@@ -119,3 +119,16 @@ pub fn layer_norm(
 ) -> Result<LocalArray> {
     cx.fused(FusedOp::LayerNorm { eps }, &[x, gamma, beta])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn the_last_axis_takes_the_weights_along() {
+        let operands = [ask::f32s(&[4, 8]), ask::f32s(&[8]), ask::f32s(&[8])];
+        let rows = ["R R R -> R", "S0 R R -> S0", "S1 S0 S0 -> S1 +all_reduce of 16 +all_reduce of 16"];
+        ask::check::<layer_norm>(&layer_norm { eps: 1e-5 }, &[2], &operands, &rows);
+    }
+}

@@ -113,3 +113,29 @@ pub fn matmul(cx: &mut KernelCx, lhs: &LocalArray, rhs: &LocalArray) -> Result<L
     let product = if right == 1 { product.without(rows + 1) } else { product };
     Ok(if left == 1 { product.without(rows) } else { product })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn rows_come_as_batch_m_n_k_and_parts() {
+        let rows =
+            ["R R -> R", "S0 S0 -> S0", "S1 R -> S1", "R S2 -> S2", "S2 S1 -> P", "P R -> P", "R P -> P"];
+        ask::check::<matmul>(&matmul {}, &[2], &[ask::f32s(&[4, 6, 8]), ask::f32s(&[4, 8, 2])], &rows);
+        let rows = ["R R -> R", "S0 S0 -> P", "P R -> P", "R P -> P"];
+        ask::check::<matmul>(&matmul {}, &[2], &[ask::f32s(&[8]), ask::f32s(&[8])], &rows);
+    }
+
+    #[test]
+    fn batch_axes_are_aligned_at_the_last() {
+        let rows = ask::rows::<matmul>(&matmul {}, &[2], &[ask::f32s(&[5, 4, 8]), ask::f32s(&[2, 5, 8, 6])])
+            .unwrap();
+        assert_eq!(&rows[1..3], ["R S0 -> S0", "S0 S1 -> S1"]);
+        let rows =
+            ask::rows::<matmul>(&matmul {}, &[2], &[ask::f32s(&[2, 1, 4, 8]), ask::f32s(&[1, 3, 8, 6])])
+                .unwrap();
+        assert_eq!(&rows[1..3], ["S0 R -> S0", "R S1 -> S1"]);
+    }
+}

@@ -49,3 +49,16 @@ pub fn max(cx: &mut KernelCx, x: &LocalArray, axis: isize, keepdims: bool) -> Re
     let axis = x.shape().axis(axis)?;
     reduction::reduce(cx, ReduceOp::Max, x, axis, keepdims)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn parts_of_a_maximum_combine_by_maximum() {
+        let x: ask::Placed<'_> = (DType::F32, &[2, 3], &[Place::Replicated]);
+        let rows = ["R -> R", "S0 -> S0", "S1 -> Pmax", "Pmax -> Pmax"];
+        ask::check::<max>(&max { axis: -1, keepdims: true }, &[2], &[x], &rows);
+    }
+}

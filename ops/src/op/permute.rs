@@ -70,3 +70,17 @@ fn cases(cases: &mut Cases) {
 pub fn permute(_cx: &mut KernelCx, x: &LocalArray, axes: &[isize]) -> Result<LocalArray> {
     Ok(x.permute(&order(x.shape(), axes)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+    use sharding_core::Place;
+
+    #[test]
+    fn splits_follow_their_axes() {
+        let x: ask::Placed<'_> = (DType::F32, &[2, 3, 4], &[Place::Partial(sharding_core::ReduceOp::Max)]);
+        let rows = ["R -> R", "S0 -> S2", "S1 -> S0", "S2 -> S1", "Pmax -> Pmax"];
+        ask::check::<permute>(&permute { axes: [1, 2, 0][..].into() }, &[2], &[x], &rows);
+    }
+}

@@ -45,7 +45,7 @@ fn target(from: &Shape, dims: &[isize]) -> Result<Shape> {
             )
             .with_fix("write the extent"));
         }
-        (true, known) if elements % known == 0 => elements / known,
+        (true, known) if elements.is_multiple_of(known) => elements / known,
         (false, known) if known == elements => 1,
         _ => return Err(misfit()),
     };
@@ -121,16 +121,16 @@ fn balanced(kept: &Kept, extent: usize, ways: usize, elsewhere: usize) -> Option
     if to_inner == 0 {
         return None;
     }
-    if extent % whole == 0 {
+    if extent.is_multiple_of(whole) {
         // Equal pieces; they are equal afterwards too if their borders fall between indices.
         return (extent / whole)
             .checked_mul(inner)
-            .filter(|piece| piece % to_inner == 0)
+            .filter(|piece| piece.is_multiple_of(to_inner))
             .map(|_| sharded(kept.to));
     }
     // Pieces differ by one index of `axis`, so that must be whole indices of `to`.
     let per_index = inner / to_inner;
-    (elsewhere == 1 && inner % to_inner == 0).then(|| {
+    (elsewhere == 1 && inner.is_multiple_of(to_inner)).then(|| {
         let sizes: Vec<usize> = balanced_sizes(extent, ways).map(|size| size * per_index).collect();
         Ragged::place(kept.to, sizes)
     })
@@ -154,7 +154,7 @@ fn carried(place: Place, kept: &Kept, extent: usize, ways: usize) -> Option<Plac
             _ => return None,
         };
         let elements = range.len().checked_mul(inner)?;
-        if (range.start != next && !range.is_empty()) || to_inner == 0 || elements % to_inner != 0 {
+        if (range.start != next && !range.is_empty()) || to_inner == 0 || !elements.is_multiple_of(to_inner) {
             return None;
         }
         next = next.max(range.end);
@@ -256,6 +256,7 @@ pub fn reshape(cx: &mut KernelCx, x: &LocalArray, dims: &[isize]) -> Result<Loca
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ask;
     use proptest::prelude::*;
 
     fn maps(from: &[usize], to: &[usize]) -> Vec<(usize, usize)> {
@@ -272,6 +273,44 @@ mod tests {
         assert_eq!(maps(&[5, 0], &[5, 0, 2]), [(0, 0), (1, 1)]);
         assert_eq!(maps(&[0, 3], &[3, 0]), []);
         assert_eq!(maps(&[1], &[]), []);
+    }
+
+    #[test]
+    fn all_mesh_axes_that_split_an_axis_count_together() {
+        let check = |places: &[Place], dims: &[isize], want: &[&str]| {
+            ask::check::<reshape>(
+                &reshape { dims: dims.into() },
+                &[2, 2],
+                &[(DType::F32, &[8], places)],
+                want,
+            );
+        };
+        let (r, s0) = (Place::Replicated, Place::Sharded(0));
+        // 8 over 2 is two rows of 4 each; over 4 it is half a row.
+        check(&[s0, r], &[2, 4], &["R -> R", "S0 -> S0", "P -> P"]);
+        check(&[s0, s0], &[2, 4], &["R -> R", "P -> P"]);
+        check(&[s0, s0], &[1, 8], &["R -> R", "S0 -> S1", "P -> P"]);
+        check(&[Place::Unknown, r], &[-1], &["R -> R", "S0 -> S0", "P -> P", "U -> U"]);
+    }
+
+    #[test]
+    fn uneven_pieces_are_ragged_and_have_the_axis_for_themselves() {
+        let check = |places: &[Place], want: &[&str]| {
+            ask::check::<reshape>(
+                &reshape { dims: [-1][..].into() },
+                &[2, 2],
+                &[(DType::F32, &[7, 8], places)],
+                want,
+            );
+        };
+        let (r, s0) = (Place::Replicated, Place::Sharded(0));
+        check(&[s0, r], &["R -> R", "S0 -> Ragged(0, [32, 24])", "P -> P"]);
+        check(&[s0, s0], &["R -> R", "P -> P"]);
+        let ragged = Ragged::place(0, [2, 5]);
+        check(
+            &[ragged, r],
+            &["R -> R", "S0 -> Ragged(0, [32, 24])", "Ragged(0, [2, 5]) -> Ragged(0, [16, 40])", "P -> P"],
+        );
     }
 
     /// Whether cutting the flat run at the devices' borders cuts the new axis at whole indices with these sizes.

@@ -85,3 +85,17 @@ pub fn softmax(cx: &mut KernelCx, x: &LocalArray, axis: isize) -> Result<LocalAr
     let axis = x.shape().axis(axis)?;
     cx.fused(FusedOp::Softmax { axis }, &[x])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+    use sharding_core::Place;
+
+    #[test]
+    fn the_softmax_axis_costs_two_small_all_reduces() {
+        let x: ask::Placed<'_> = (DType::F32, &[4, 8], &[Place::Sharded(1)]);
+        let rows = ["R -> R", "S0 -> S0", "S1 -> S1 +all_reduce of 16 +all_reduce of 16"];
+        ask::check::<softmax>(&softmax { axis: -1 }, &[2], &[x], &rows);
+    }
+}

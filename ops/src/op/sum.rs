@@ -49,3 +49,16 @@ pub fn sum(cx: &mut KernelCx, x: &LocalArray, axis: isize, keepdims: bool) -> Re
     let axis = x.shape().axis(axis)?;
     reduction::reduce(cx, ReduceOp::Sum, x, axis, keepdims)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn the_summed_axis_leaves_parts_and_later_axes_are_renumbered() {
+        let x: ask::Placed<'_> = (DType::F32, &[2, 3, 4], &[Place::Replicated]);
+        let rows = ["R -> R", "S0 -> S0", "S1 -> P", "S2 -> S1", "P -> P"];
+        ask::check::<sum>(&sum { axis: 1, keepdims: false }, &[2], &[x], &rows);
+    }
+}

@@ -69,3 +69,16 @@ pub fn r#where(
     static NODES: [Node; 4] = [Node::Input(0), Node::Input(1), Node::Input(2), Node::Select(0, 1, 2)];
     cx.map(&Expr::from_static(&NODES), &[condition, x, y])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn both_choices_may_come_in_parts() {
+        let of = |dtype| (dtype, &[4][..], &[Place::Replicated][..]);
+        let operands = [of(DType::Bool), of(DType::F32), of(DType::F32)];
+        ask::check::<r#where>(&r#where {}, &[2], &operands, &["R R R -> R", "S0 S0 S0 -> S0", "R P P -> P"]);
+    }
+}

@@ -4,9 +4,11 @@ mod exchange;
 mod keep;
 mod reduce;
 
-pub(crate) use exchange::{Pieces, pieces_of};
+pub(crate) use exchange::pieces_of;
 
-use super::{Backend, Collectives, LocalArray, LocalArrays, LocalMeta, Positions, Step, StepKind, Support};
+use super::{
+    Backend, Collectives, LocalArray, LocalArrays, LocalMeta, Move, Positions, Step, StepKind, Support,
+};
 use crate::tensor::device_at;
 use crate::{DType, Device, DeviceMesh, Error, ErrorKind, Place, Result, Shape, TensorLayout};
 use smallvec::SmallVec;
@@ -23,18 +25,16 @@ pub struct InProcess<'a>(
 
 impl Collectives for InProcess<'_> {
     fn supports(&self, step: &Step) -> Support {
-        let (primitive, inputs) = match step.kind {
+        let dtype = step.source.dtype();
+        match step.kind {
             StepKind::AllReduce(op) | StepKind::ReduceScatter(op) => {
-                (reduce::combination(op, step.source.dtype(), 2), 2)
+                let scalar = || LocalMeta::contiguous(dtype, Shape::default());
+                let primitive = reduce::combination(op, dtype, 2);
+                primitive.map_or(Support::Yes, |sum| self.0.supports(sum, &[scalar(), scalar()]))
             }
-            StepKind::KeepOneCopy(op) => {
-                return self.0.supports(&keep::identity(op, step.source.dtype()), &[]);
-            }
-            _ => return Support::Yes,
-        };
-        let scalar = || LocalMeta::contiguous(step.source.dtype(), Shape::default());
-        let metas: SmallVec<[LocalMeta; 2]> = (0..inputs).map(|_| scalar()).collect();
-        primitive.map_or(Support::Yes, |primitive| self.0.supports(primitive, &metas))
+            StepKind::KeepOneCopy(op) => self.0.supports(&keep::identity(op, dtype), &[]),
+            _ => Support::Yes,
+        }
     }
 
     fn run(&self, op: &'static str, step: &Step, shards: LocalArrays) -> Result<LocalArrays> {
@@ -45,7 +45,9 @@ impl Collectives for InProcess<'_> {
         let call = Call { backend: self.0, op, step, positions: &positions, shards: &shards };
         call.check()?;
         match step.kind {
-            StepKind::AllReduce(by) | StepKind::ReduceScatter(by) => call.reduce(by),
+            StepKind::AllReduce(by) | StepKind::ReduceScatter(by) => {
+                call.reduce_all(by).unwrap_or_else(|| call.reduce(by))
+            }
             StepKind::KeepOneCopy(by) => call.keep_one_copy(by),
             _ => call.exchange(),
         }
@@ -125,7 +127,7 @@ impl Call<'_> {
         let mut copy = self.backend.alloc(device, array.dtype(), array.shape())?;
         if array.elements() > 0 {
             let pieces = [(array.clone(), SmallVec::from_elem(0, array.shape().len()))];
-            self.backend.copy(&mut [super::Move { op: self.op, pieces: &pieces, into: &mut copy }])?;
+            self.backend.copy(&mut [Move { op: self.op, pieces: &pieces, into: &mut copy }])?;
         }
         Ok(copy)
     }
@@ -165,8 +167,9 @@ impl Call<'_> {
             match next {
                 Some(array) => all.push(array),
                 None => {
-                    return Err(Error::new(ErrorKind::Internal, "a collective made too few shards")
-                        .with_op(self.op));
+                    return Err(
+                        Error::new(ErrorKind::Internal, "a collective made too few shards").with_op(self.op)
+                    );
                 }
             }
         }

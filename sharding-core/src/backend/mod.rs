@@ -31,7 +31,7 @@ pub use array::{LocalArray, LocalArrays, LocalMeta, Storage};
 pub use collective::{Collectives, Step, StepKind};
 pub use expr::{BinaryOp, Expr, Node, UnaryOp};
 pub use in_process::InProcess;
-pub(crate) use in_process::{Pieces, pieces_of};
+pub(crate) use in_process::pieces_of;
 pub use index_map::{IndexMap, Piece};
 pub use primitive::{FusedOp, Gather, Iota, Primitive, Reduce};
 pub use registry::{BackendDef, backend_of};

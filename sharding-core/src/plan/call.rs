@@ -177,16 +177,17 @@ impl CallPlan {
     }
 }
 
-/// The mesh of the first operand on more than one device, else of the first operand.
+/// The mesh of the operand that is written, as that never moves; else of the first one on more than one device; else of
+/// the first.
 fn op_mesh(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand<'_>]) -> Result<DeviceMesh> {
     let layouts = || operands.iter().enumerate().filter_map(|(i, operand)| Some((i, layout_of(operand)?)));
+    let written = || layouts().find(|(i, _)| matches!(operands.get(*i), Some(KeyOperand::Written(_))));
     let wide = || layouts().filter(|(_, layout)| layout.mesh().num_devices() > 1);
-    let Some((first, layout)) = wide().next().or_else(|| layouts().next()) else {
+    let Some((first, layout)) = written().or_else(|| wide().next()).or_else(|| layouts().next()) else {
         return Err(Error::new(ErrorKind::Argument, "an op needs at least one tensor operand")
             .with_fix("make one of the numbers a tensor, or call full(..)"));
     };
     let mesh = layout.mesh();
-    // A written operand decides where the op runs: it never moves.
     for (i, other) in wide() {
         if other.mesh() == mesh {
             continue;

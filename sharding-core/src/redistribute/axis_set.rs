@@ -120,7 +120,11 @@ mod tests {
                         if f == outer { extent } else { balanced(extent, outer * inner, f * inner).start }
                     };
                     let everywhere = (0..=outer).all(|f| start(f, a) == start(f, b));
-                    assert_eq!(nests(extent, outer, a, b), everywhere, "{extent} over {outer}x{a} and {outer}x{b}");
+                    assert_eq!(
+                        nests(extent, outer, a, b),
+                        everywhere,
+                        "{extent} over {outer}x{a} and {outer}x{b}"
+                    );
                 }
             }
         }

@@ -7,7 +7,6 @@ use crate::backend::StepKind;
 use crate::placement::sharded;
 use crate::plan::CostModel;
 use crate::{DeviceMapping, Error, ErrorKind, Place, Places, Result, TensorLayout};
-use rustc_hash::FxHashMap;
 
 /// Up to so many devices a move is priced exactly; beyond, data that a device already has counts as received.
 const MAX_DEVICES: usize = 1 << 16;
@@ -21,9 +20,8 @@ pub(super) fn between(program: &mut Program, cost: &dyn CostModel) -> Result<()>
             return Err(unknown(&source, &target, axis, layout.mesh()));
         }
     }
-    let parts = |layout: &TensorLayout, axis: usize, place: Place| {
-        place.is_partial() && layout.mesh().size(axis) > 1
-    };
+    let parts =
+        |layout: &TensorLayout, axis: usize, place: Place| place.is_partial() && layout.mesh().size(axis) > 1;
     if let Some(axis) =
         target.places().iter().enumerate().position(|(axis, place)| parts(&target, axis, *place))
     {
@@ -44,30 +42,25 @@ pub(super) fn between(program: &mut Program, cost: &dyn CostModel) -> Result<()>
         return Ok(());
     }
     // Combined in whole, or each device a piece along some tensor axis: half the bytes, and a move needs no whole.
-    let options =
-        (0..source.shape().len()).map(sharded).chain([Place::Replicated]).filter_map(|place| {
-            let mut places = Places::from_slice(source.places());
-            for axis in &partial {
-                if let Some(slot) = places.get_mut(*axis) {
-                    *slot = place;
-                }
+    let options = (0..source.shape().len()).map(sharded).chain([Place::Replicated]).filter_map(|place| {
+        let mut places = Places::from_slice(source.places());
+        for axis in &partial {
+            if let Some(slot) = places.get_mut(*axis) {
+                *slot = place;
             }
-            let mapping = DeviceMapping::new(source.mesh(), places).ok()?;
-            let reduced =
-                source.with_mapping(mapping.with_memory_kind(source.mapping().memory_kind())).ok()?;
-            let mut steps = Program::search(&source, &reduced, cost).ok()?;
-            steps.push_move(&reduced, &target, received(&reduced, &target), cost);
-            steps.cost = steps.steps.iter().map(|step| step.cost).sum();
-            Some(steps)
-        });
+        }
+        let mapping = DeviceMapping::new(source.mesh(), places).ok()?;
+        let reduced = source.with_mapping(mapping.with_memory_kind(source.mapping().memory_kind())).ok()?;
+        let mut steps = Program::search(&source, &reduced, cost).ok()?;
+        steps.push_move(&reduced, &target, received(&reduced, &target), cost);
+        steps.cost = steps.steps.iter().map(|step| step.cost).sum();
+        Some(steps)
+    });
     let best = options.min_by(|a, b| a.cost.total_cmp(&b.cost));
     match best {
         Some(best) => program.steps = best.steps,
         None => {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                format!("{} has no reduced form", source.mapping()),
-            ));
+            return Err(Error::new(ErrorKind::Internal, format!("{} has no reduced form", source.mapping())));
         }
     }
     debug_assert!(program.steps.last().is_some_and(|step| step.kind == StepKind::Move));
@@ -76,31 +69,63 @@ pub(super) fn between(program: &mut Program, cost: &dyn CostModel) -> Result<()>
 
 /// The most bytes that one device of the target's mesh receives from others.
 pub(super) fn received(source: &TensorLayout, target: &TensorLayout) -> f64 {
-    let size = target.dtype().size() as f64;
     let (from, to) = (source.mesh(), target.mesh());
+    let positions = || 0..to.num_devices().min(MAX_DEVICES);
     let elements = |position: usize| target.local_shape(position).elements();
-    if from.shape() == to.shape() && source.places() == target.places() {
-        // Shard to shard: nothing for a device that has the same position in both.
-        let most = (0..to.num_devices().min(MAX_DEVICES))
-            .filter(|position| from.device(*position) != to.device(*position))
-            .map(elements)
-            .max();
-        return most.unwrap_or(0) as f64 * size;
-    }
-    let largest = || (0..to.num_devices().min(MAX_DEVICES)).map(elements).max().unwrap_or(0) as f64 * size;
-    let kind = |mesh: &crate::DeviceMesh| mesh.device(0).map(|device| device.kind);
-    if kind(from) != kind(to) || from.num_devices() > MAX_DEVICES || to.num_devices() > MAX_DEVICES {
-        return largest();
-    }
-    let at: FxHashMap<_, _> = from.devices().enumerate().map(|(position, device)| (device, position)).collect();
+    // In balanced splits the first device has the most.
+    let custom = target.places().iter().any(|place| matches!(place, Place::Custom(_)));
+    let largest = if custom { positions().map(elements).max().unwrap_or(0) } else { elements(0) };
+    let shard_to_shard = from.shape() == to.shape() && source.places() == target.places();
     let one = |position: usize| {
-        let new = target.region(position);
+        let device = to.device(position);
+        if shard_to_shard {
+            // Nothing for a device that has the same position in both.
+            return if from.device(position) == device { 0 } else { elements(position) };
+        }
+        let Some(own) = device.and_then(|device| from.position_of(device)) else { return elements(position) };
+        let (old, new) = (source.region(own), target.region(position));
         let gets: usize = new.iter().map(|ranges| total(ranges)).product();
-        let own = to.device(position).and_then(|device| at.get(&device));
-        let has = own.map_or(0, |own| {
-            source.region(*own).iter().zip(&new).map(|(old, new)| common(old, new)).product()
-        });
-        gets - has
+        gets - old.iter().zip(&new).map(|(old, new)| common(old, new)).product::<usize>()
     };
-    (0..to.num_devices()).map(one).max().unwrap_or(0) as f64 * size
+    let mut most = 0;
+    for position in positions() {
+        most = most.max(one(position));
+        if most == largest {
+            break;
+        }
+    }
+    if to.num_devices() > MAX_DEVICES {
+        most = largest;
+    }
+    most as f64 * target.dtype().size() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BackendKind, DType, Device, DeviceMesh};
+
+    #[test]
+    fn a_device_does_not_receive_what_it_has() {
+        let check = |source: (&DeviceMesh, &[Place]), target: (&DeviceMesh, &[Place]), want: usize| {
+            let lay = |(mesh, places): (&DeviceMesh, &[Place])| {
+                TensorLayout::new(DType::Bool, [10, 4], DeviceMapping::new(mesh, places).unwrap()).unwrap()
+            };
+            assert_eq!(received(&lay(source), &lay(target)), want as f64, "{source:?} to {target:?}");
+        };
+        let mesh =
+            |sizes: &[usize], names: &[&str]| DeviceMesh::simulated(BackendKind::CPU, sizes, names).unwrap();
+        let (line, grid, other) = (mesh(&[4], &["x"]), mesh(&[2, 2], &["a", "b"]), mesh(&[4], &["y"]));
+        let one = DeviceMesh::single(Device::cpu());
+        let apart = DeviceMesh::single(Device::new(BackendKind::CUDA, 0));
+        let (r, rows, columns) = (Place::Replicated, Place::Sharded(0), Place::Sharded(1));
+        check((&one, &[r]), (&line, &[rows]), 3 * 4);
+        check((&apart, &[r]), (&line, &[rows]), 3 * 4);
+        check((&line, &[rows]), (&one, &[r]), 7 * 4);
+        check((&line, &[rows]), (&apart, &[r]), 10 * 4);
+        check((&line, &[rows]), (&other, &[rows]), 0);
+        check((&line, &[rows]), (&grid, &[rows, rows]), 0);
+        check((&line, &[rows]), (&grid, &[rows, r]), 3 * 4);
+        check((&line, &[r]), (&grid, &[columns, rows]), 0);
+    }
 }

@@ -21,7 +21,8 @@ pub(crate) fn overlap(old: &[Range<usize>], new: &[Range<usize>]) -> SmallVec<[R
         for b in new {
             let (start, end) = (a.start.max(b.start), a.end.min(b.end));
             if start < end {
-                let run = Run { from: from + start - a.start, into: into + start - b.start, len: end - start };
+                let run =
+                    Run { from: from + start - a.start, into: into + start - b.start, len: end - start };
                 match runs.last_mut() {
                     Some(last) if last.from + last.len == run.from && last.into + last.len == run.into => {
                         last.len += run.len;
@@ -54,9 +55,15 @@ mod tests {
     #[test]
     fn runs_that_continue_each_other_are_one() {
         let run = |from, into, len| Run { from, into, len };
-        assert_eq!(overlap(&[0..3, 6..8], &[2..7])[..], [run(2, 0, 1), run(3, 4, 1)]);
-        assert_eq!(overlap(&[0..3, 3..5], &[0..5])[..], [run(0, 0, 5)]);
-        assert_eq!(overlap(&[0..3], &[3..5])[..], []);
-        assert_eq!(common(&[0..3, 6..8], &[2..7]), 2);
+        let check = |old: &[(usize, usize)], new: &[(usize, usize)], want: &[Run]| {
+            let ranges = |ends: &[(usize, usize)]| ends.iter().map(|(a, b)| *a..*b).collect::<Vec<_>>();
+            let (old, new) = (ranges(old), ranges(new));
+            assert_eq!(overlap(&old, &new)[..], *want, "{old:?} and {new:?}");
+            assert_eq!(common(&old, &new), want.iter().map(|run| run.len).sum::<usize>());
+        };
+        check(&[(0, 3), (6, 8)], &[(2, 7)], &[run(2, 0, 1), run(3, 4, 1)]);
+        check(&[(0, 3), (3, 5)], &[(0, 5)], &[run(0, 0, 5)]);
+        check(&[(4, 6), (0, 2)], &[(0, 6)], &[run(0, 4, 2), run(2, 0, 2)]);
+        check(&[(0, 3)], &[(3, 5)], &[]);
     }
 }

@@ -1,17 +1,17 @@
 //! What a step costs.
 
-use super::axis_set::AxisSet;
+use super::axis_set::{AxisSet, Sizes};
 use super::overlap::{common, total};
 use super::state::{Problem, View};
 use crate::backend::StepKind;
-use crate::placement::Ranges;
+use crate::placement::{Interned, Ranges};
 use crate::plan::{CostModel, StepQuery};
 use crate::split::balanced;
 use crate::{DeviceMesh, MAX_MESH_AXES};
 use smallvec::{SmallVec, smallvec};
 
 /// Up to so many combinations of coordinates a permutation is priced exactly, beyond by the size of the largest new
-/// shard.
+/// shard. Only custom placements reach it: their coordinates have no corners.
 const MAX_COORDINATES: usize = 1 << 20;
 
 /// Prices steps on meshes of one shape.
@@ -80,64 +80,157 @@ fn changed(problem: &Problem<'_>, old: &View, new: &View) -> SmallVec<[usize; 4]
     (0..problem.splits.len()).filter(differs).collect()
 }
 
-/// The most elements of the changed tensor axes that a device gets and does not have. Only coordinates on mesh axes
-/// that split one of them matter.
-fn received_by_coordinates(problem: &Problem<'_>, old: &View, new: &View, changed: &[usize]) -> f64 {
-    let side = |view: &View, split: usize| view.splits.get(split).copied().unwrap_or_default();
-    let relevant =
-        changed.iter().fold(AxisSet::EMPTY, |all, split| all.or(side(old, *split)).or(side(new, *split)));
-    if problem.sizes.ways(relevant) > MAX_COORDINATES {
-        return changed.iter().map(|split| problem.held_of(new, *split) as f64).product();
+/// How one tensor axis is split before or after.
+struct Side {
+    axes: AxisSet,
+    ways: usize,
+    extent: usize,
+    custom: Option<&'static Interned>,
+}
+
+impl Side {
+    fn of(problem: &Problem<'_>, view: &View, split: usize) -> Self {
+        let axes = view.splits.get(split).copied().unwrap_or_default();
+        Self {
+            axes,
+            ways: problem.sizes.ways(axes),
+            extent: problem.splits.get(split).map_or(0, |split| split.extent),
+            custom: problem.custom(view, split),
+        }
     }
-    let mut coords = [0_usize; MAX_MESH_AXES];
+
+    fn ranges(&self, sizes: &Sizes, coords: &Coords) -> Ranges {
+        let mut part = 0;
+        for axis in self.axes.iter() {
+            part = part * sizes.get(axis) + coords.get(axis).copied().unwrap_or(0);
+        }
+        match self.custom {
+            Some(custom) => custom.placement().ranges(self.extent, self.ways, part),
+            None => smallvec![balanced(self.extent, self.ways, part)],
+        }
+    }
+
+    /// The coordinate on a mesh axis of the first part that is smaller than the first: there the sizes change.
+    fn turn(&self, sizes: &Sizes, mesh_axis: usize) -> usize {
+        let below: usize =
+            self.axes.iter().filter(|axis| *axis > mesh_axis).map(|axis| sizes.get(axis)).product();
+        self.extent % self.ways / below % sizes.get(mesh_axis)
+    }
+}
+
+type Coords = [usize; MAX_MESH_AXES];
+
+/// The most elements of the changed tensor axes that a device gets and does not have.
+///
+/// Only coordinates on mesh axes that split one of them matter, and of those only a few. In the balanced split all
+/// starts and ends are affine in the coordinates but for one bend, at part number `extent % ways`, so that the bends cut
+/// the coordinates in boxes whose bounds are 0, the last, and the digits of that number or their neighbours. In such a
+/// box the sizes of the new shards are constant and the common part of one tensor axis is concave where it is not
+/// empty; the product of several is log-concave and has its least value at a corner of the box.
+fn received_by_coordinates(problem: &Problem<'_>, old: &View, new: &View, changed: &[usize]) -> f64 {
+    let sizes = &problem.sizes;
+    let sides: SmallVec<[(Side, Side); 2]> = changed
+        .iter()
+        .map(|split| (Side::of(problem, old, *split), Side::of(problem, new, *split)))
+        .collect();
+    let both = || sides.iter().flat_map(|(from, to)| [from, to]);
+    let relevant = both().fold(AxisSet::EMPTY, |all, side| all.or(side.axes));
+    let mut corners: SmallVec<[(usize, SmallVec<[usize; 8]>); 4]> = SmallVec::new();
+    let mut combinations = 1_usize;
+    for axis in relevant.iter() {
+        let size = sizes.get(axis);
+        let mut at: SmallVec<[usize; 8]> = SmallVec::new();
+        let any_order = both().any(|side| side.custom.is_some() && side.axes.contains(axis));
+        if size <= 2 || any_order {
+            // All of them; the product is checked below before anything is counted.
+            if size > MAX_COORDINATES {
+                return largest(problem, new, changed);
+            }
+            at.extend(0..size);
+        } else {
+            at.extend([0, size - 1]);
+            // A split without a remainder has no bend.
+            for side in both().filter(|side| side.axes.contains(axis) && side.extent % side.ways != 0) {
+                let turn = side.turn(sizes, axis);
+                at.extend([turn.saturating_sub(1), turn, (turn + 1).min(size - 1)]);
+            }
+            at.sort_unstable();
+            at.dedup();
+        }
+        combinations = combinations.saturating_mul(at.len());
+        corners.push((axis, at));
+    }
+    if combinations > MAX_COORDINATES {
+        return largest(problem, new, changed);
+    }
+    let mut coords = Coords::default();
     let mut most = 0;
-    loop {
+    for mut number in 0..combinations {
+        for (axis, at) in &corners {
+            if let Some(coord) = coords.get_mut(*axis) {
+                *coord = at.get(number % at.len()).copied().unwrap_or(0);
+            }
+            number /= at.len();
+        }
         let (mut gets, mut has) = (1, 1);
-        for split in changed {
-            let (from, to) = (
-                ranges(problem, old, side(old, *split), *split, &coords),
-                ranges(problem, new, side(new, *split), *split, &coords),
-            );
+        for (from, to) in &sides {
+            let (from, to) = (from.ranges(sizes, &coords), to.ranges(sizes, &coords));
             gets *= total(&to);
             has *= common(&from, &to);
         }
         most = most.max(gets - has);
-        if !advance(&mut coords, relevant, problem) {
-            return most as f64;
-        }
     }
+    most as f64
 }
 
-/// The next coordinate on the relevant axes; `false` after the last.
-fn advance(coords: &mut [usize; MAX_MESH_AXES], relevant: AxisSet, problem: &Problem<'_>) -> bool {
-    for axis in relevant.iter() {
-        if let Some(coord) = coords.get_mut(axis) {
-            *coord += 1;
-            if *coord < problem.sizes.get(axis) {
-                return true;
+/// At most this is received.
+fn largest(problem: &Problem<'_>, new: &View, changed: &[usize]) -> f64 {
+    changed.iter().map(|split| problem.held_of(new, *split) as f64).product()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::VolumeCost;
+    use crate::{BackendKind, DType, DeviceMapping, Place, Shape, TensorLayout};
+
+    /// The price of the permutation, against every device counted by its index ranges.
+    fn check(mesh: &DeviceMesh, shape: &[usize], from: &[Place], to: &[Place]) {
+        let lay = |places: &[Place]| {
+            TensorLayout::new(DType::Bool, Shape::from(shape), DeviceMapping::new(mesh, places).unwrap())
+                .unwrap()
+        };
+        let (source, target) = (lay(from), lay(to));
+        let problem = Problem::new(&source, &target);
+        let pricing = Pricing { cost: &VolumeCost, bytes: source.bytes() as f64 };
+        let received = pricing.received(&problem, &problem.view(problem.start), &problem.view(problem.goal));
+        let one = |position| {
+            let (old, new) = (source.region(position), target.region(position));
+            let gets: usize = new.iter().map(|ranges| total(ranges)).product();
+            gets - old.iter().zip(&new).map(|(old, new)| common(old, new)).product::<usize>()
+        };
+        let most = (0..mesh.num_devices()).map(one).max().unwrap();
+        assert!((received - most as f64).abs() < 1e-6, "{source} to {target}: {received}, not {most}");
+    }
+
+    #[test]
+    fn corners_are_the_most_that_anyone_receives() {
+        let options = [Place::Replicated, Place::Sharded(0), Place::Sharded(1)];
+        for sizes in [[9, 7], [2, 11], [6, 8], [13, 5]] {
+            let mesh = DeviceMesh::simulated(BackendKind::CPU, sizes, ["a", "b"]).unwrap();
+            for rows in [0, 1, 7, 30, 59, 63, 64, 100, 127, 200] {
+                for from in 0..9 {
+                    for to in 0..9 {
+                        let places = |i: usize| [options[i / 3], options[i % 3]];
+                        check(&mesh, &[rows, 37], &places(from), &places(to));
+                    }
+                }
             }
-            *coord = 0;
         }
-    }
-    false
-}
-
-fn ranges(
-    problem: &Problem<'_>,
-    view: &View,
-    axes: AxisSet,
-    split: usize,
-    coords: &[usize; MAX_MESH_AXES],
-) -> Ranges {
-    let extent = problem.splits.get(split).map_or(0, |split| split.extent);
-    let (mut ways, mut part) = (1, 0);
-    for axis in axes.iter() {
-        let size = problem.sizes.get(axis);
-        ways *= size;
-        part = part * size + coords.get(axis).copied().unwrap_or(0);
-    }
-    match problem.custom(view, split) {
-        Some(custom) => custom.placement().ranges(extent, ways, part),
-        None => smallvec![balanced(extent, ways, part)],
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [5, 2, 6], ["a", "b", "c"]).unwrap();
+        for (from, to) in (0..27).flat_map(|from| (0..27).map(move |to| (from, to))) {
+            let places = |i: usize| [options[i / 9], options[i / 3 % 3], options[i % 3]];
+            check(&mesh, &[77, 23], &places(from), &places(to));
+        }
     }
 }

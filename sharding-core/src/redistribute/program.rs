@@ -50,14 +50,11 @@ impl Program {
         if source.meta() != target.meta() {
             return Err(Error::new(
                 ErrorKind::Shape,
-                format!(
-                    "a redistribution keeps dtype and shape, not {} to {}",
-                    source.meta(),
-                    target.meta()
-                ),
+                format!("a redistribution keeps dtype and shape, not {} to {}", source.meta(), target.meta()),
             ));
         }
-        let mut program = Self { source: source.clone(), target: target.clone(), steps: Vec::new(), cost: 0.0 };
+        let mut program =
+            Self { source: source.clone(), target: target.clone(), steps: Vec::new(), cost: 0.0 };
         if source.mapping() == target.mapping() {
             return Ok(program);
         }
@@ -86,8 +83,11 @@ impl Program {
         };
         let first = if begin[..] == *source.places() { source.clone() } else { lay(source.mesh(), &begin)? };
         let same_memory = memory == target.mapping().memory_kind();
-        let last =
-            if same_memory && end[..] == *target.places() { target.clone() } else { lay(target.mesh(), &end)? };
+        let last = if same_memory && end[..] == *target.places() {
+            target.clone()
+        } else {
+            lay(target.mesh(), &end)?
+        };
         self.relabel(&source, &first, cost);
         let problem = Problem::new(&first, &last);
         let Some(path) = cheapest(&problem, cost)? else {
@@ -222,10 +222,11 @@ fn trivial_axes(source: &TensorLayout, target: &TensorLayout) -> (Places, Places
     }
     // The target's label from the start, unless it may clash with a label that others wear on the way.
     let op = |layout: &TensorLayout| layout.places().iter().find_map(|place| place.reduce_op());
-    let clash = match (op(source), op(target)) {
-        (Some(a), Some(b)) => a != b,
-        _ => false,
-    } || source.places().iter().chain(target.places()).any(|place| matches!(place, Place::Custom(_)));
+    let clash =
+        match (op(source), op(target)) {
+            (Some(a), Some(b)) => a != b,
+            _ => false,
+        } || source.places().iter().chain(target.places()).any(|place| matches!(place, Place::Custom(_)));
     for (axis, (from, to)) in begin.iter_mut().zip(end.iter_mut()).enumerate() {
         if source.mesh().size(axis) > 1 || from == to {
             continue;

@@ -2,7 +2,7 @@
 
 use super::Program;
 use crate::backend::{
-    Backend, Collectives, InProcess, LocalArray, LocalArrays, Step, StepKind, Support, pieces_of,
+    Backend, Collectives, InProcess, LocalArray, LocalArrays, Step, StepKind, Support, backend_of, pieces_of,
 };
 use crate::tensor::{device_at, resolve};
 use crate::{Error, ErrorKind, Place, Region, Result, Shape};
@@ -19,7 +19,7 @@ impl Program {
     /// [`ErrorKind::Backend`] for a step that a backend does not support, else what the backends say.
     pub fn run(&self, op: &'static str, mut shards: LocalArrays) -> Result<LocalArrays> {
         let Some(first) = self.steps.first() else { return Ok(shards) };
-        let (mut backend, _) = resolve(first.source.mesh())?;
+        let mut backend = backend_of(device_at(first.source.mesh(), 0)?.kind)?;
         for step in &self.steps {
             let _span = tracing::info_span!(
                 "redistribute",
@@ -128,7 +128,13 @@ fn through_host(
 }
 
 /// Reads a view and writes it into row-major bytes of a larger array at an index.
-fn paste(from: &dyn Backend, view: &LocalArray, start: &[usize], shape: &Shape, into: &mut [u8]) -> Result<()> {
+fn paste(
+    from: &dyn Backend,
+    view: &LocalArray,
+    start: &[usize],
+    shape: &Shape,
+    into: &mut [u8],
+) -> Result<()> {
     let size = view.dtype().size();
     let mut bytes = vec![0; view.bytes()];
     from.read(view, &mut bytes)?;
@@ -139,7 +145,8 @@ fn paste(from: &dyn Backend, view: &LocalArray, start: &[usize], shape: &Shape, 
     }
     let mut at: SmallVec<[usize; 4]> = SmallVec::from_elem(0, view.shape().len());
     for chunk in bytes.chunks_exact(row) {
-        let flat = at.iter().zip(start).zip(&strides).map(|((i, start), stride)| (i + start) * *stride as usize);
+        let flat =
+            at.iter().zip(start).zip(&strides).map(|((i, start), stride)| (i + start) * *stride as usize);
         let first = flat.sum::<usize>() * size;
         if let Some(slot) = into.get_mut(first..first + row) {
             slot.copy_from_slice(chunk);

@@ -226,7 +226,8 @@ impl<'a> Search<'a> {
     /// Moves to the other mesh: shard to shard, or straight to the target's ranges.
     fn cross(&mut self, at: u32, view: &View) -> Result<()> {
         let (problem, layer) = (self.problem, self.layer);
-        let all = (0..problem.source.mesh().ndim()).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)));
+        let all =
+            (0..problem.source.mesh().ndim()).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)));
         let on = |mesh: &DeviceMesh, code: Code| -> Result<TensorLayout> {
             let mapping = DeviceMapping::new(mesh, problem.places(code))?;
             problem.source.with_mapping(mapping.with_memory_kind(problem.source.mapping().memory_kind()))
@@ -256,14 +257,7 @@ impl<'a> Search<'a> {
         if self.cannot_improve(at, next) || !self.problem.allowed(next) {
             return;
         }
-        self.relax_to(
-            at,
-            at / self.layer * self.layer + u32::from(next.code.0),
-            view,
-            kind,
-            group,
-            received,
-        );
+        self.relax_to(at, at / self.layer * self.layer + u32::from(next.code.0), view, kind, group, received);
     }
 
     fn relax_to(&mut self, at: u32, to: u32, view: &View, kind: StepKind, group: AxisSet, received: f64) {

@@ -355,9 +355,7 @@ impl<'a> Problem<'a> {
     pub(super) fn permutes(&self, choices: &Choices) -> impl Iterator<Item = AxisSet> {
         let all = choices.permute;
         let parts = self.components.iter().map(move |set| set.and(all));
-        parts
-            .filter(move |set| !set.is_empty() && *set != all)
-            .chain(Some(all).filter(|all| !all.is_empty()))
+        parts.filter(move |set| !set.is_empty() && *set != all).chain(Some(all).filter(|all| !all.is_empty()))
     }
 
     /// Whether a state is one that a mapping can have and that holds no more than it may.

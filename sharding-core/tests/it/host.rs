@@ -4,9 +4,7 @@ use sharding_core::backend::{
     Backend, BackendDef, BinaryOp, Collectives, InProcess, LocalArray, LocalMeta, Move, Node, Positions,
     Primitive, Step, Storage, Support, Work,
 };
-use sharding_core::{
-    BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scalar, Shape,
-};
+use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scalar, Shape};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -57,10 +55,8 @@ fn bytes_mut(array: &mut LocalArray) -> &mut Vec<u8> {
 fn places(meta: &LocalMeta) -> Vec<usize> {
     let mut places = vec![meta.offset as isize];
     for (extent, stride) in meta.shape.iter().zip(&meta.strides) {
-        places = places
-            .iter()
-            .flat_map(|place| (0..*extent).map(move |i| place + i as isize * stride))
-            .collect();
+        places =
+            places.iter().flat_map(|place| (0..*extent).map(move |i| place + i as isize * stride)).collect();
     }
     places.into_iter().map(|place| usize::try_from(place).unwrap()).collect()
 }
@@ -152,7 +148,8 @@ impl Backend for Host {
                 let mut to = step.into.meta().clone();
                 let strides = to.strides.clone();
                 to.shape = piece.shape().clone();
-                to.offset += start.iter().zip(&strides).map(|(i, stride)| i * *stride as usize).sum::<usize>();
+                to.offset +=
+                    start.iter().zip(&strides).map(|(i, stride)| i * *stride as usize).sum::<usize>();
                 let target = bytes_mut(step.into);
                 for (from, to) in places(piece.meta()).into_iter().zip(places(&to)) {
                     target[to * size..][..size].copy_from_slice(&bytes(piece).bytes[from * size..][..size]);

@@ -149,7 +149,8 @@ fn check_program(source: &TensorLayout, target: &TensorLayout) {
         at = &step.target;
         // Replicated on the way only where source or target is not split, or beside a mesh axis that one of them does not
         // split.
-        let replicated = [source, target].iter().any(|layout| layout.places().iter().any(|place| [R, P].contains(place)));
+        let replicated =
+            [source, target].iter().any(|layout| layout.places().iter().any(|place| [R, P].contains(place)));
         let excused = at.places().iter().enumerate().all(|(axis, place)| {
             let splits = |layout: &TensorLayout| layout.places()[axis].tensor_axis().is_some();
             *place != R || !splits(source) || !splits(target) || replicated
@@ -174,4 +175,22 @@ fn never_dearer_than_the_reference() {
             }
         }
     }
+}
+
+#[test]
+fn a_million_devices_are_planned_by_their_axes() {
+    let mesh = mesh(&[1024, 1024]);
+    let check = |shape: &[usize], from: &[Place], to: &[Place], want: &[&str], cost: f64| {
+        let program = Program::search(&lay(&mesh, shape, from), &lay(&mesh, shape, to), &VolumeCost).unwrap();
+        let kinds: Vec<&str> = program.steps.iter().map(|step| step.kind.name()).collect();
+        assert_eq!(kinds, want, "{from:?} to {to:?} of {shape:?}");
+        assert_eq!(program.cost, cost, "{from:?} to {to:?} of {shape:?}");
+    };
+    let (rows, columns) = (1 << 20, 1 << 12);
+    let bytes = 4.0 * (1_u64 << 32) as f64;
+    check(&[rows, columns], &[P, R], &[R, R], &["all_reduce"], 2.0 * bytes * 1023.0 / 1024.0);
+    check(&[rows, columns], &[S0, R], &[S0, S0], &["local_slice"], bytes / (1 << 20) as f64 / 64.0);
+    // Three rows more: the last device of the first group has row 1026, which lies in the second group; all devices have
+    // one row each from there on.
+    check(&[rows + 3, columns], &[S0, R], &[S0, S0], &["permute"], 4.0 * columns as f64);
 }

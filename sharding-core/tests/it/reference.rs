@@ -83,11 +83,8 @@ pub(crate) fn price(source: &TensorLayout, target: &TensorLayout) -> f64 {
             reference.step(StepKind::ReduceScatter(sum), rest, Place::Sharded(t as u8));
         }
     }
-    let rest: Vec<usize> = real
-        .iter()
-        .copied()
-        .filter(|a| partial(&reference.now, *a) && !goal[*a].is_partial())
-        .collect();
+    let rest: Vec<usize> =
+        real.iter().copied().filter(|a| partial(&reference.now, *a) && !goal[*a].is_partial()).collect();
     reference.step(StepKind::AllReduce(sum), &rest, Place::Replicated);
     for (t, shared) in shared.iter().enumerate() {
         let from = splitting(source, t);

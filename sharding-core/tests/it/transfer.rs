@@ -7,7 +7,8 @@ use sharding_core::placement::{Interleaved, Ragged};
 use sharding_core::plan::VolumeCost;
 use sharding_core::redistribute::Program;
 use sharding_core::{
-    BackendKind, DType, DeviceMapping, DeviceMesh, Device, MemoryKind, Place, ReduceOp, Shape, Tensor, TensorLayout,
+    BackendKind, DType, Device, DeviceMapping, DeviceMesh, MemoryKind, Place, ReduceOp, Shape, Tensor,
+    TensorLayout,
 };
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -17,7 +18,8 @@ fn check(source: &TensorLayout, target: &TensorLayout, seed: u64) {
     let whole = value::random(source.shape().elements(), source.dtype(), seed);
     let tensor = value::place(source, &whole);
     assert_eq!(value::value(&tensor), whole, "the helper itself, {source}");
-    let moved = tensor.transfer_to(target.mapping()).unwrap_or_else(|error| panic!("{source} to {target}: {error}"));
+    let moved =
+        tensor.transfer_to(target.mapping()).unwrap_or_else(|error| panic!("{source} to {target}: {error}"));
     assert_eq!(moved.layout(), target);
     let steps = || Program::search(source, target, &VolumeCost).unwrap().steps;
     assert_eq!(value::value(&moved), whole, "{source} to {target} by {:?}", steps());
@@ -42,7 +44,13 @@ fn sizes(extent: usize, ways: usize, cuts: &[usize]) -> Vec<usize> {
 }
 
 /// A placement from a few random words. Custom ones take a tensor axis for themselves.
-fn place(words: &[usize], shape: &[usize], ways: usize, op: ReduceOp, taken: &mut Vec<(usize, bool)>) -> Place {
+fn place(
+    words: &[usize],
+    shape: &[usize],
+    ways: usize,
+    op: ReduceOp,
+    taken: &mut Vec<(usize, bool)>,
+) -> Place {
     let fallback = Place::Replicated;
     match words[0] % 7 {
         0 => Place::Partial(op),
@@ -172,7 +180,8 @@ fn replicas_share_one_result() {
         let mapping = DeviceMapping::new(moved.mesh(), [to]).unwrap();
         let moved = moved.transfer_to(&mapping).unwrap();
         let first = &moved.shards()[0];
-        let same = moved.shards().iter().filter(|shard| std::sync::Arc::ptr_eq(shard.storage(), first.storage()));
+        let same =
+            moved.shards().iter().filter(|shard| std::sync::Arc::ptr_eq(shard.storage(), first.storage()));
         assert_eq!(same.count(), shared, "{from} to {to}");
     };
     check(Place::PARTIAL, Place::Replicated, 4);

@@ -40,7 +40,9 @@ fn term(op: ReduceOp, dtype: DType, value: i64, part: usize, parts: usize, salt:
     let keeper = salt % parts;
     match (op, dtype) {
         (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => value * i64::from(part == keeper || salt % 2 == 0),
-        (ReduceOp::Prod | ReduceOp::Min, DType::Bool) => value.max(i64::from(part != keeper && salt % 2 == 1)),
+        (ReduceOp::Prod | ReduceOp::Min, DType::Bool) => {
+            value.max(i64::from(part != keeper && salt % 2 == 1))
+        }
         (ReduceOp::Sum, _) if part == keeper => {
             value - (0..parts).filter(|i| *i != keeper).map(term).sum::<i64>()
         }

@@ -146,10 +146,11 @@ const _: () = {
             __DEF,
             __args,
         )?;
+        let argument_1: &usize = &__args.k;
         let (result_0, result_1) = top_k_cuda(
             __cx,
             __operands.one(0)?,
-            ::core::clone::Clone::clone(&__args.k),
+            ::core::clone::Clone::clone(argument_1),
         )?;
         ::core::result::Result::Ok(
             ::core::iter::FromIterator::from_iter([result_0, result_1]),

@@ -103,14 +103,8 @@ pub(crate) fn pieces_of<'a>(
 /// The source position whose replica serves a target position: that of the same device, else one chosen so that the
 /// replicas share the work.
 fn near(source: &TensorLayout, target: &TensorLayout, position: usize) -> usize {
-    /// Beyond so many devices nobody looks for the same one.
-    const MAX_LOOK: usize = 1 << 10;
     let (from, to) = (source.mesh(), target.mesh());
-    let device = to.device(position);
-    if from.device(position) == device && position < from.num_devices() {
-        return position;
-    }
-    let same = (0..from.num_devices().min(MAX_LOOK)).find(|other| from.device(*other) == device);
+    let same = to.device(position).and_then(|device| from.position_of(device));
     same.unwrap_or(position % from.num_devices())
 }
 
@@ -123,6 +117,31 @@ pub(super) fn common_pieces(shard: &LocalArray, old: &Region, new: &Region) -> P
 
 /// Appends what a shard has of a region; gives the number of elements.
 fn cut(shard: &LocalArray, old: &Region, new: &Region, pieces: &mut Pieces) -> usize {
+    // One range on either side of every axis, the usual case: one piece, or none.
+    let one = old.iter().zip(new).all(|(old, new)| old.len() == 1 && new.len() == 1);
+    if !one {
+        return cut_ranges(shard, old, new, pieces);
+    }
+    let mut meta = shard.meta().clone();
+    let mut start: SmallVec<[usize; 4]> = SmallVec::new();
+    let mut elements = 1;
+    let axes = meta.shape.iter_mut().zip(&meta.strides);
+    for ((extent, stride), (old, new)) in axes.zip(old.iter().flatten().zip(new.iter().flatten())) {
+        let (from, end) = (old.start.max(new.start), old.end.min(new.end));
+        if from >= end {
+            return 0;
+        }
+        *extent = end - from;
+        meta.offset = meta.offset.saturating_add_signed(stride * (from - old.start) as isize);
+        start.push(from - new.start);
+        elements *= end - from;
+    }
+    pieces.push((LocalArray::new(meta, shard.storage().clone()), start));
+    elements
+}
+
+/// The same for any lists of ranges.
+fn cut_ranges(shard: &LocalArray, old: &Region, new: &Region, pieces: &mut Pieces) -> usize {
     let mut runs: SmallVec<[SmallVec<[Run; 2]>; 4]> = SmallVec::with_capacity(new.len());
     for (old, new) in old.iter().zip(new) {
         let common = overlap(old, new);
@@ -139,9 +158,7 @@ fn cut(shard: &LocalArray, old: &Region, new: &Region, pieces: &mut Pieces) -> u
         let mut count = 1;
         for (axis, (runs, i)) in runs.iter().zip(&at).enumerate() {
             let Some(run) = runs.get(*i) else { continue };
-            if run.len != view.shape().extent(axis) {
-                view = view.slice(axis, run.from, run.len);
-            }
+            view = view.slice(axis, run.from, run.len);
             start.push(run.into);
             count *= run.len;
         }
@@ -176,10 +193,8 @@ fn joined(pieces: &Pieces, shape: &Shape) -> Option<LocalArray> {
     };
     let origin = place(meta, start);
     let fits = pieces.iter().skip(1).all(|(piece, start)| {
-        std::ptr::addr_eq(
-            std::sync::Arc::as_ptr(piece.storage()),
-            std::sync::Arc::as_ptr(first.storage()),
-        ) && piece.meta().strides == meta.strides
+        std::ptr::addr_eq(std::sync::Arc::as_ptr(piece.storage()), std::sync::Arc::as_ptr(first.storage()))
+            && piece.meta().strides == meta.strides
             && place(piece.meta(), start) == origin
     });
     if !fits {

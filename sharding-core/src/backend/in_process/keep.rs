@@ -3,12 +3,16 @@
 use super::Call;
 use crate::backend::{Expr, LocalArray, LocalArrays, Move, Primitive, Work};
 use crate::tensor::device_at;
-use crate::{DType, Device, Place, ReduceOp, Result, Shape};
+use crate::{DType, Device, Place, ReduceOp, Result, Scalar, Shape};
 use smallvec::SmallVec;
 
-/// The kernel that fills with the identity.
+/// The kernel that fills with the identity. For sums of floats that is -0: adding 0 would turn -0 into 0.
 pub(super) fn identity(op: ReduceOp, dtype: DType) -> Primitive {
-    Primitive::Map(Expr::constant(op.identity(dtype), dtype))
+    let value = match op {
+        ReduceOp::Sum if dtype.is_float() => Scalar::Float(-0.0),
+        _ => op.identity(dtype),
+    };
+    Primitive::Map(Expr::constant(value, dtype))
 }
 
 impl Call<'_> {
@@ -22,7 +26,11 @@ impl Call<'_> {
         for (i, position) in self.positions.iter().enumerate() {
             let shard = self.shard(*position)?;
             kept.push(shard.clone());
-            let changed = self.step.axes.iter().filter(|axis| source.mapping().place(**axis) != target.mapping().place(**axis));
+            let changed = self
+                .step
+                .axes
+                .iter()
+                .filter(|axis| source.mapping().place(**axis) != target.mapping().place(**axis));
             let keeps = changed.clone().all(|axis| {
                 source.mapping().place(*axis) != Place::Replicated || mesh.coord(*position, *axis) == 0
             });
@@ -44,7 +52,8 @@ impl Call<'_> {
         }
         self.fill(by, &mut fills)?;
         for (i, want) in &wanted {
-            let (Want::Piece(fill), Some(position), Some(slot)) = (*want, self.positions.get(*i), kept.get(*i))
+            let (Want::Piece(fill), Some(position), Some(slot)) =
+                (*want, self.positions.get(*i), kept.get(*i))
             else {
                 continue;
             };

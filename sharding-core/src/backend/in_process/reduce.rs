@@ -1,9 +1,9 @@
 //! Steps that combine parts: one fixed binary tree over the positions of a group.
 
 use super::{Call, Share};
-use crate::backend::{BinaryOp, Expr, LocalArray, LocalArrays, Primitive, StepKind, Work};
+use crate::backend::{BinaryOp, Expr, LocalArray, LocalArrays, Move, Primitive, StepKind, Work};
 use crate::tensor::device_at;
-use crate::{DType, Device, Error, ErrorKind, ReduceOp, Result, Shape};
+use crate::{DType, Device, Error, ErrorKind, ReduceOp, Region, Result, Shape};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
@@ -95,14 +95,30 @@ impl Call<'_> {
         self.spread(&shares, made)
     }
 
+    /// all_reduce over all devices of a mesh that share memory, the usual case of a process: one launch, one result.
+    /// `None` where it is not that case.
+    pub(super) fn reduce_all(&self, by: ReduceOp) -> Option<Result<LocalArrays>> {
+        let (mesh, n) = (self.step.source.mesh(), self.shards.len());
+        let first = self.shards.first()?;
+        let group: usize = self.step.axes.iter().map(|axis| mesh.size(*axis)).product();
+        if group != n || mesh.num_devices() != n || !matches!(self.step.kind, StepKind::AllReduce(_)) {
+            return None;
+        }
+        let primitive = combination(by, first.dtype(), n).filter(|_| n > 1 && first.elements() > 0)?;
+        let device = mesh.device(0)?;
+        let shared = |other: Device| self.backend.shares_memory(other, device);
+        let near = self.shards.iter().all(|shard| shared(shard.device())) && mesh.devices().all(shared);
+        near.then(|| {
+            let inputs: SmallVec<[&LocalArray; FAN]> = self.shards.iter().collect();
+            let mut made = self.alloc(device, first.dtype(), first.shape())?;
+            let outputs = std::slice::from_mut(&mut made);
+            self.backend.launch(primitive, &mut [Work { op: self.op, device, inputs: &inputs, outputs }])?;
+            Ok(LocalArrays::from_elem(made, n))
+        })
+    }
+
     /// A device's piece of one part: a view, or a copy where it has several ranges or lies on another device.
-    fn piece(
-        &self,
-        part: &LocalArray,
-        old: &crate::Region,
-        new: &crate::Region,
-        device: Device,
-    ) -> Result<LocalArray> {
+    fn piece(&self, part: &LocalArray, old: &Region, new: &Region, device: Device) -> Result<LocalArray> {
         let pieces = super::exchange::common_pieces(part, old, new);
         if let ([(view, _)], true) =
             (&pieces[..], pieces.iter().all(|(view, _)| self.backend.shares_memory(view.device(), device)))
@@ -113,7 +129,7 @@ impl Call<'_> {
             new.iter().map(|ranges| ranges.iter().map(|range| range.len()).sum::<usize>()).collect();
         let mut into = self.alloc(device, part.dtype(), &shape)?;
         if into.elements() > 0 {
-            self.backend.copy(&mut [crate::backend::Move { op: self.op, pieces: &pieces, into: &mut into }])?;
+            self.backend.copy(&mut [Move { op: self.op, pieces: &pieces, into: &mut into }])?;
         }
         Ok(into)
     }
@@ -137,8 +153,7 @@ impl Call<'_> {
             };
             let a = self.combine(by, jobs, &half(0..left), left)?;
             let b = self.combine(by, jobs, &half(left..n), n - left)?;
-            let pairs: SmallVec<[&LocalArray; 8]> =
-                a.iter().zip(&b).flat_map(|(a, b)| [a, b]).collect();
+            let pairs: SmallVec<[&LocalArray; 8]> = a.iter().zip(&b).flat_map(|(a, b)| [a, b]).collect();
             return self.combine(by, jobs, &pairs, 2);
         };
         let mut made: SmallVec<[LocalArray; 2]> = SmallVec::with_capacity(jobs.len());

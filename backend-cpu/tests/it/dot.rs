@@ -1,0 +1,100 @@
+//! Matrix products.
+
+use crate::support::{
+    Form, Sample, array, assert_close, assert_same, extent, form, indices, launch, number, values, view,
+};
+use proptest::prelude::*;
+use sharding_core::backend::Primitive;
+use sharding_core::{DType, Shape, broadcast};
+
+/// Shapes of the factors and of the result.
+type Shapes = (Vec<usize>, Vec<usize>, Shape);
+
+fn shapes() -> impl Strategy<Value = Shapes> {
+    let batch = prop::collection::vec((extent(), 0..4_u8), 0..=2);
+    (batch, extent(), extent(), extent(), any::<bool>()).prop_map(|(batch, m, k, n, short)| {
+        let pick = |side: u8| -> Vec<usize> {
+            batch.iter().map(|(extent, one)| if *one == side { 1 } else { *extent }).collect()
+        };
+        let (mut a, mut b) = (pick(0), pick(1));
+        if short && !b.is_empty() {
+            b.remove(0);
+        } else if short {
+            a.clear();
+        }
+        let mut shape = broadcast(&a, &b).unwrap().to_vec();
+        shape.extend([m, n]);
+        a.extend([m, k]);
+        b.extend([k, n]);
+        (a, b, shape.into())
+    })
+}
+
+fn with_forms(shapes: Shapes) -> impl Strategy<Value = (Shapes, Form, Form)> {
+    let (a, b) = (form(shapes.0.len()), form(shapes.1.len()));
+    (Just(shapes), a, b)
+}
+
+/// The factors of every result, as pairs.
+fn terms<T: Copy>((a, b, out): &Shapes, xs: &[T], ys: &[T]) -> Vec<Vec<(T, T)>> {
+    let k = a[a.len() - 1];
+    let at = |shape: &[usize], index: &[usize]| {
+        let lead = index.len() - shape.len();
+        let own: Vec<usize> =
+            shape.iter().zip(&index[lead..]).map(|(n, i)| if *n == 1 { 0 } else { *i }).collect();
+        number(shape, &own)
+    };
+    let term = |index: &[usize], l: usize| {
+        let (batch, ij) = index.split_at(index.len() - 2);
+        let left = [batch, &[ij[0], l]].concat();
+        let right = [batch, &[l, ij[1]]].concat();
+        (xs[at(a, &left)], ys[at(b, &right)])
+    };
+    indices(out).iter().map(|index| (0..k).map(|l| term(index, l)).collect()).collect()
+}
+
+fn check(shapes: &Shapes, a: &Form, b: &Form) {
+    let (x, xs) = view::<i64>(&shapes.0, a);
+    let (y, ys) = view::<i64>(&shapes.1, b);
+    let got = launch(&Primitive::Dot, &[&x, &y], DType::I64, &shapes.2).unwrap();
+    let sum =
+        |terms: Vec<(i64, i64)>| terms.iter().fold(0_i64, |sum, (x, y)| sum.wrapping_add(x.wrapping_mul(*y)));
+    let want: Vec<i64> = terms(shapes, &xs, &ys).into_iter().map(sum).collect();
+    assert_same(&values::<i64>(&got), &want);
+
+    let (x, xs) = view::<f32>(&shapes.0, a);
+    let (y, ys) = view::<f32>(&shapes.1, b);
+    let got = launch(&Primitive::Dot, &[&x, &y], DType::F32, &shapes.2).unwrap();
+    let terms = terms(shapes, &xs, &ys);
+    let sum = |f: fn(f64) -> f64| -> Vec<f64> {
+        terms.iter().map(|terms| terms.iter().map(|(x, y)| f(f64::from(*x) * f64::from(*y))).sum()).collect()
+    };
+    // Added up in a row, the bound grows with the number of terms.
+    let k = shapes.0[shapes.0.len() - 1] as f64;
+    let scale: Vec<f64> = sum(f64::abs).iter().map(|size| size * (k / 4.0).max(1.0)).collect();
+    assert_close(&values::<f32>(&got), &sum(|x| x), &scale);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn any_views_and_batches((shapes, a, b) in shapes().prop_flat_map(with_forms)) {
+        check(&shapes, &a, &b);
+    }
+}
+
+#[test]
+fn large_products_agree_with_sums() {
+    for (m, k, n) in [(70, 300, 90), (1, 3000, 400), (400, 3000, 1), (300, 1, 300), (257, 511, 129)] {
+        let a: Vec<f32> = (0..(m * k) as u64).map(f32::sample).collect();
+        let b: Vec<f32> = (0..(k * n) as u64).map(|i| f32::sample(i + 77)).collect();
+        let got =
+            launch(&Primitive::Dot, &[&array([m, k], &a), &array([k, n], &b)], DType::F32, &[m, n].into());
+        let got = values::<f32>(&got.unwrap());
+        for (i, j) in [(0, 0), (m - 1, n - 1), (m / 2, n / 3)] {
+            let terms = (0..k).map(|l| f64::from(a[i * k + l]) * f64::from(b[l * n + j]));
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            assert_close(&[got[i * n + j]], &[sum], &[size * 8.0]);
+        }
+    }
+}

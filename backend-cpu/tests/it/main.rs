@@ -1,0 +1,12 @@
+//! Every primitive against a reference that is written for clarity: random shapes, views and dtypes.
+
+mod copy;
+mod dot;
+mod function;
+mod fused;
+mod gather;
+mod map;
+mod memory;
+mod reduce;
+mod support;
+mod thread;

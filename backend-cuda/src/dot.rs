@@ -1,0 +1,4 @@
+//! Matrix products.
+
+/// What it waits for.
+pub(crate) const MISSING: &str = "cuBLASLt and memory";
