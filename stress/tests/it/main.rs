@@ -3,6 +3,7 @@
 mod deferred;
 mod fuzz;
 mod op;
+mod planted;
 mod pretend;
 mod zigzag;
 
