@@ -35,6 +35,9 @@ pub(crate) fn run(op: &FusedOp, inputs: &[&LocalArray], out: &mut LocalArray) ->
     if inputs.first().is_none_or(|x| x.shape() != out.shape()) {
         return Err(internal(format!("{op:?} into {out:?}")));
     }
+    if inputs.iter().any(|input| input.dtype() != DType::F32) {
+        return Err(unsupported(format_args!("{op:?} of {inputs:?}")));
+    }
     match (op, inputs) {
         (FusedOp::Softmax { axis }, [x]) => softmax(x, *axis, out),
         (FusedOp::LayerNorm { eps }, [x, gamma, beta]) => layer_norm(x, gamma, beta, *eps as f32, out),
