@@ -132,26 +132,173 @@ impl Walk {
             }
         });
     }
+}
 
-    /// Puts the elements of another walk, as many as this one has, at the places of this one.
-    pub(crate) fn write<T: Copy, O: Slot<T>>(&self, data: &mut [O], from: &Walk, source: &[T]) {
-        let len = self.axes.iter().map(|(extent, _)| extent).product();
-        let mut done = 0;
-        self.runs(0, len, |at, len, stride| {
-            if stride == 1 {
-                from.read(source, done, &mut data[at as usize..at as usize + len]);
-            } else {
-                let mut to = at;
-                from.runs(done, len, |at, len, step| {
-                    for i in 0..len as isize {
-                        data[to as usize].put(source[(at + i * step) as usize]);
-                        to += stride;
-                    }
-                });
+/// Lines of a tile of a transposition: one cache line of f32.
+const TILE: usize = 16;
+
+/// A copy of a box from one strided memory to another.
+pub(crate) struct Transfer {
+    /// (extent, stride to, stride from), the axis that is densest in the target last.
+    axes: SmallVec<[(usize, isize, isize); 4]>,
+    to: isize,
+    from: isize,
+}
+
+impl Transfer {
+    /// A copy of a box of at least one element; strides and offsets of its first element in the target and the source.
+    pub(crate) fn new(extents: &[usize], to: (&[isize], isize), from: (&[isize], isize)) -> Self {
+        let mut axes: SmallVec<[(usize, isize, isize); 4]> = SmallVec::new();
+        for ((extent, into), out_of) in extents.iter().zip(to.0).zip(from.0) {
+            let size = *extent as isize;
+            match axes.last_mut() {
+                _ if *extent == 1 => {}
+                Some((outer, a, b)) if (*a, *b) == (into * size, out_of * size) => {
+                    (*outer, *a, *b) = (*outer * extent, *into, *out_of);
+                }
+                _ => axes.push((*extent, *into, *out_of)),
             }
-            done += len;
+        }
+        axes.sort_by_key(|(_, into, _)| std::cmp::Reverse(into.unsigned_abs()));
+        Self { axes, to: to.1, from: from.1 }
+    }
+
+    /// Copies the box.
+    pub(crate) fn run<T: Copy, O: Slot<T>>(&self, source: &[T], target: &mut [O]) {
+        let Some((row, outer)) = self.axes.split_last() else {
+            return target[self.to as usize].put(source[self.from as usize]);
+        };
+        let (n, into, out_of) = *row;
+        // Another axis that is dense in the source makes pairs of lines, not elements, the unit.
+        let across = outer.iter().rposition(|(n, into, from)| *from == 1 && *into > 0 && *n > TILE / 2);
+        if let Some(axis) = across.filter(|_| into == 1 && out_of > 1 && n > TILE / 2) {
+            let mut rest: SmallVec<[_; 4]> = SmallVec::from_slice(outer);
+            let other = rest.remove(axis);
+            let (lines, step) = (other.0, other.1);
+            each_index(&rest, self.to, self.from, |to, from| {
+                transpose((lines, step), (n, out_of), &source[from as usize..], &mut target[to as usize..]);
+            });
+            return;
+        }
+        each_index(outer, self.to, self.from, |to, from| match (into, out_of) {
+            (1, 1) => {
+                let (to, from) = (to as usize, from as usize);
+                for (slot, x) in target[to..to + n].iter_mut().zip(&source[from..from + n]) {
+                    slot.put(*x);
+                }
+            }
+            (1, 0) => {
+                let x = source[from as usize];
+                target[to as usize..to as usize + n].iter_mut().for_each(|slot| slot.put(x));
+            }
+            _ => {
+                for i in 0..n as isize {
+                    target[(to + i * into) as usize].put(source[(from + i * out_of) as usize]);
+                }
+            }
         });
     }
+}
+
+/// Calls `f` with the places of every index of the axes in target and source.
+fn each_index(
+    axes: &[(usize, isize, isize)],
+    mut to: isize,
+    mut from: isize,
+    mut f: impl FnMut(isize, isize),
+) {
+    let mut index: SmallVec<[usize; 4]> = SmallVec::from_elem(0, axes.len());
+    loop {
+        f(to, from);
+        let mut axis = axes.len();
+        loop {
+            let Some(next) = axis.checked_sub(1) else { return };
+            axis = next;
+            let (n, into, out_of) = axes[axis];
+            index[axis] += 1;
+            (to, from) = (to + into, from + out_of);
+            if index[axis] < n {
+                break;
+            }
+            (to, from) = (to - n as isize * into, from - n as isize * out_of);
+            index[axis] = 0;
+        }
+    }
+}
+
+/// `target[j * step + i] = source[i * stride + j]` for `lines` j and `n` i, in tiles that are read and written by lines.
+fn transpose<T: Copy, O: Slot<T>>(
+    (lines, step): (usize, isize),
+    (n, stride): (usize, isize),
+    source: &[T],
+    target: &mut [O],
+) {
+    let mut tile = [[source[0]; TILE]; TILE];
+    for first in (0..lines).step_by(TILE) {
+        let height = TILE.min(lines - first);
+        for left in (0..n).step_by(TILE) {
+            let width = TILE.min(n - left);
+            for (i, row) in tile.iter_mut().enumerate().take(width) {
+                let at = ((left + i) as isize * stride) as usize + first;
+                row[..height].copy_from_slice(&source[at..at + height]);
+            }
+            for j in 0..height {
+                let at = ((first + j) as isize * step) as usize + left;
+                for (slot, row) in target[at..at + width].iter_mut().zip(&tile) {
+                    slot.put(row[j]);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a view of some size is dense along another axis than its last.
+pub(crate) fn transposes(meta: &LocalMeta) -> bool {
+    let dense = |(n, stride): (&usize, &isize)| *stride == 1 && *n > TILE / 2;
+    let mut axes = meta.shape.iter().zip(&meta.strides).rev().filter(|(n, _)| **n != 1);
+    let across = axes.next().is_some_and(|(n, stride)| *n > TILE / 2 && !matches!(stride, 0 | 1));
+    across && axes.any(dense)
+}
+
+/// Writes a strided view in row-major order; every element of `out`, which must be as long.
+pub(crate) fn spread<T: Item, O: Slot<T>>(
+    shape: &[usize],
+    strides: &[isize],
+    offset: isize,
+    data: &[T],
+    out: &mut [O],
+) {
+    if out.is_empty() {
+        return;
+    }
+    let rows = row_major(shape);
+    // The outermost axis that can be cut, and the elements of one row of it.
+    let axis = shape.iter().position(|extent| *extent > 1).unwrap_or(0);
+    let row: usize = shape.iter().skip(axis + 1).product();
+    let count = (TASK / row.max(1)).max(1);
+    let part = |(i, out): (usize, &mut [O])| {
+        let mut extents: SmallVec<[usize; 4]> = SmallVec::from_slice(shape);
+        let mut from = offset;
+        if let Some(extent) = extents.get_mut(axis) {
+            *extent = out.len() / row;
+            from += strides[axis] * (i * count) as isize;
+        }
+        Transfer::new(&extents, (&rows, 0), (strides, from)).run(data, out);
+    };
+    if is_large(out.len()) {
+        out.par_chunks_mut(count * row).enumerate().for_each(part);
+    } else {
+        part((0, out));
+    }
+}
+
+/// Row-major strides.
+fn row_major(shape: &[usize]) -> SmallVec<[isize; 4]> {
+    let mut strides: SmallVec<[isize; 4]> = SmallVec::from_elem(1, shape.len());
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis] as isize;
+    }
+    strides
 }
 
 /// See [`Backend::supports`](sharding_core::backend::Backend::supports).
@@ -243,9 +390,7 @@ impl<'a, T: Item> Source<'a, T> {
             to += steps[i] * (start - base) as isize;
             extents.push(end - start);
         }
-        let from = Walk::new(&extents, &self.strides, offset);
-        let into = Walk::new(&extents, &steps, to);
-        into.write(out, &from, &self.data);
+        Transfer::new(&extents, (&steps, to), (&self.strides, offset)).run(&self.data, out);
     }
 }
 
@@ -366,12 +511,15 @@ fn region(source: &LocalArray, at: &[usize], into: &mut LocalArray) -> Result<()
     with_dtype!(meta.dtype, T => {
         // A source in the same storage holds it too, so that `owned` copies it and nothing overlaps.
         let view = View::<T>::of(source)?;
-        let from = Walk::new(&view.meta().shape, &view.meta().strides, view.meta().offset as isize);
         let offset = at.iter().zip(&meta.strides).map(|(i, stride)| *i as isize * stride).sum::<isize>();
-        let to = Walk::new(target, &meta.strides, meta.offset as isize + offset);
+        let transfer = Transfer::new(
+            target,
+            (&meta.strides, meta.offset as isize + offset),
+            (&view.meta().strides, view.meta().offset as isize),
+        );
         let data = owned(into)?.elements_mut::<T>()?;
         in_bounds(&meta, data.len())?;
-        to.write(data, &from, view.data());
+        transfer.run(view.data(), data);
         Ok(())
     })
 }

@@ -87,13 +87,13 @@ pub(crate) trait Item: Element + NoUninit + PartialOrd {
     /// Whether [`unary`](Self::unary) knows the function.
     fn has_unary(op: UnaryOp) -> bool;
     /// A function of one number, on a lane as long as `out`; false if the dtype has no such function.
-    fn unary<O: Slot<Self>>(op: UnaryOp, x: Lane<'_, Self>, out: &mut [O]) -> bool;
+    fn unary(op: UnaryOp, x: Lane<'_, Self>, out: &mut [MaybeUninit<Self>]) -> bool;
     /// Whether [`binary`](Self::binary) knows the function.
     fn has_binary(op: BinaryOp) -> bool;
     /// A function of two numbers, on lanes as long as `out`; false if the dtype has no such function.
-    fn binary<O: Slot<Self>>(op: BinaryOp, a: Lane<'_, Self>, b: Lane<'_, Self>, out: &mut [O]) -> bool;
+    fn binary(op: BinaryOp, a: Lane<'_, Self>, b: Lane<'_, Self>, out: &mut [MaybeUninit<Self>]) -> bool;
     /// A comparison of operands of one dtype, if this one is bool; false if the op is none.
-    fn compare<O: Slot<Self>>(_op: BinaryOp, _a: &Value<'_>, _b: &Value<'_>, _out: &mut [O]) -> bool {
+    fn compare(_op: BinaryOp, _a: &Value<'_>, _b: &Value<'_>, _out: &mut [MaybeUninit<Self>]) -> bool {
         false
     }
     /// Whether every element can be divided by.
@@ -101,7 +101,7 @@ pub(crate) trait Item: Element + NoUninit + PartialOrd {
         true
     }
     /// An operand of any dtype converted as Rust's `as` does; to bool, whether it is not 0.
-    fn cast<O: Slot<Self>>(x: &Value<'_>, out: &mut [O]);
+    fn cast(x: &Value<'_>, out: &mut [MaybeUninit<Self>]);
 }
 
 /// What every implementation of [`Item`] says alike.
@@ -136,7 +136,7 @@ macro_rules! unary {
         fn has_unary(op: UnaryOp) -> bool {
             matches!(op, $(UnaryOp::$op)|*)
         }
-        fn unary<O: Slot<Self>>(op: UnaryOp, x: Lane<'_, Self>, out: &mut [O]) -> bool {
+        fn unary(op: UnaryOp, x: Lane<'_, Self>, out: &mut [MaybeUninit<Self>]) -> bool {
             match op {
                 $(UnaryOp::$op => apply(x, out, $function),)*
                 _ => return false,
@@ -152,11 +152,11 @@ macro_rules! binary {
         fn has_binary(op: BinaryOp) -> bool {
             matches!(op, $(BinaryOp::$op)|*)
         }
-        fn binary<O: Slot<Self>>(
+        fn binary(
             op: BinaryOp,
             a: Lane<'_, Self>,
             b: Lane<'_, Self>,
-            out: &mut [O],
+            out: &mut [MaybeUninit<Self>],
         ) -> bool {
             match op {
                 $(BinaryOp::$op => zip(a, b, out, $function),)*
@@ -170,7 +170,7 @@ macro_rules! binary {
 /// The conversions to a dtype from every dtype.
 macro_rules! cast {
     ($($variant:ident => $function:expr),*) => {
-        fn cast<O: Slot<Self>>(x: &Value<'_>, out: &mut [O]) {
+        fn cast(x: &Value<'_>, out: &mut [MaybeUninit<Self>]) {
             match *x {
                 $(Value::$variant(x) => apply(x, out, $function),)*
             }
@@ -274,7 +274,7 @@ impl Item for i64 {
     cast!(
         F32 => |x| x as i64,
         I64 => |x| x,
-        Bool => |x| i64::from(x)
+        Bool => i64::from
     );
 }
 
@@ -307,7 +307,7 @@ impl Item for bool {
         Max => Self::greater,
         Min => Self::lesser
     );
-    fn compare<O: Slot<Self>>(op: BinaryOp, a: &Value<'_>, b: &Value<'_>, out: &mut [O]) -> bool {
+    fn compare(op: BinaryOp, a: &Value<'_>, b: &Value<'_>, out: &mut [MaybeUninit<Self>]) -> bool {
         match (*a, *b) {
             (Value::Bool(a), Value::Bool(b)) => compare(op, a, b, out),
             (Value::I64(a), Value::I64(b)) => compare(op, a, b, out),
@@ -322,41 +322,57 @@ impl Item for bool {
     );
 }
 
-/// `out[i] = f(x[i])`, vectorised.
+/// `out[i] = f(x[i])` for every element, vectorised.
 #[inline]
-pub(crate) fn apply<T: Copy, R: Copy, O: Slot<R>>(x: Lane<'_, T>, out: &mut [O], f: impl Fn(T) -> R) {
+pub(crate) fn apply<T: Copy, R: Copy>(x: Lane<'_, T>, out: &mut [MaybeUninit<R>], f: impl Fn(T) -> R) {
     match x {
+        // A loop, not `for_each`: its closure would be a call of its own where `f` is long.
         Lane::Slice(x) => vectorize(
             #[inline(always)]
-            || out.iter_mut().zip(x).for_each(|(slot, x)| slot.put(f(*x))),
+            || {
+                for (slot, x) in out.iter_mut().zip(x) {
+                    slot.write(f(*x));
+                }
+            },
         ),
-        Lane::Splat(x) => {
-            let value = f(x);
-            out.iter_mut().for_each(|slot| slot.put(value));
-        }
+        Lane::Splat(x) => out.fill(MaybeUninit::new(f(x))),
     }
 }
 
-/// `out[i] = f(a[i], b[i])`, vectorised.
+/// `out[i] = f(a[i], b[i])` for every element, vectorised.
 #[inline]
-pub(crate) fn zip<T: Copy, R: Copy, O: Slot<R>>(
+pub(crate) fn zip<T: Copy, R: Copy>(
     a: Lane<'_, T>,
     b: Lane<'_, T>,
-    out: &mut [O],
+    out: &mut [MaybeUninit<R>],
     f: impl Fn(T, T) -> R,
 ) {
     match (a, b) {
         (Lane::Slice(a), Lane::Slice(b)) => vectorize(
             #[inline(always)]
-            || out.iter_mut().zip(a).zip(b).for_each(|((slot, a), b)| slot.put(f(*a, *b))),
+            || {
+                for ((slot, a), b) in out.iter_mut().zip(a).zip(b) {
+                    slot.write(f(*a, *b));
+                }
+            },
         ),
-        (a, Lane::Splat(b)) => apply(a, out, |a| f(a, b)),
-        (Lane::Splat(a), b) => apply(b, out, |b| f(a, b)),
+        (a, Lane::Splat(b)) => apply(
+            a,
+            out,
+            #[inline(always)]
+            |a| f(a, b),
+        ),
+        (Lane::Splat(a), b) => apply(
+            b,
+            out,
+            #[inline(always)]
+            |b| f(a, b),
+        ),
     }
 }
 
 /// Comparison of two operands of one dtype; false if the op is none.
-fn compare<T: Item, O: Slot<bool>>(op: BinaryOp, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [O]) -> bool {
+fn compare<T: Item>(op: BinaryOp, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [MaybeUninit<bool>]) -> bool {
     match op {
         BinaryOp::Eq => zip(a, b, out, |a, b| a == b),
         BinaryOp::Lt => zip(a, b, out, |a, b| a < b),

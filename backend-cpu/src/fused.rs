@@ -1,9 +1,8 @@
 //! Kernels in one pass: each row of softmax and layer_norm is read once from memory.
 
-use crate::copy::Walk;
+use crate::copy::Transfer;
 use crate::device::{is_large, vectorize};
-use crate::element::{Max, Slot, Sum, apply, exp};
-use crate::map::Lane;
+use crate::element::{Max, Slot, Sum, exp};
 use crate::reduce::row;
 use crate::storage::{View, internal, overwrite, unsupported};
 use rayon::prelude::*;
@@ -36,6 +35,9 @@ pub(crate) fn run(op: &FusedOp, inputs: &[&LocalArray], out: &mut LocalArray) ->
     if inputs.first().is_none_or(|x| x.shape() != out.shape()) {
         return Err(internal(format!("{op:?} into {out:?}")));
     }
+    if inputs.iter().any(|input| input.dtype() != DType::F32) {
+        return Err(unsupported(format_args!("{op:?} of {inputs:?}")));
+    }
     match (op, inputs) {
         (FusedOp::Softmax { axis }, [x]) => softmax(x, *axis, out),
         (FusedOp::LayerNorm { eps }, [x, gamma, beta]) => layer_norm(x, gamma, beta, *eps as f32, out),
@@ -66,7 +68,11 @@ fn rows<O: Slot<f32>>(
 fn each(x: &[f32], out: &mut [f32], f: impl Fn(f32) -> f32) {
     vectorize(
         #[inline(always)]
-        || out.iter_mut().zip(x).for_each(|(slot, x)| *slot = f(*x)),
+        || {
+            for (slot, x) in out.iter_mut().zip(x) {
+                *slot = f(*x);
+            }
+        },
     );
 }
 
@@ -81,7 +87,14 @@ fn softmax_row<O: Slot<f32>>(x: &[f32], powers: &mut [f32], out: &mut [O]) {
         |x| exp(x - max),
     );
     let sum = row::<Sum, f32>(powers);
-    apply(Lane::Slice(powers), out, |power| power / sum);
+    vectorize(
+        #[inline(always)]
+        || {
+            for (slot, power) in out.iter_mut().zip(&*powers) {
+                slot.put(*power / sum);
+            }
+        },
+    );
 }
 
 fn softmax(x: &LocalArray, axis: usize, out: &mut LocalArray) -> Result<()> {
@@ -94,7 +107,7 @@ fn softmax(x: &LocalArray, axis: usize, out: &mut LocalArray) -> Result<()> {
     }
     if axis + 1 == x.shape().len() {
         let view = View::<f32>::of(x)?;
-        // SAFETY: `rows` hands out all of `out`, and `apply` writes every element of a row.
+        // SAFETY: `rows` hands out all of `out`, and `softmax_row` writes every element of a row.
         return unsafe {
             overwrite::<f32>(out, |out| {
                 rows(&view.to_dense(), n, out, softmax_row);
@@ -111,11 +124,11 @@ fn softmax(x: &LocalArray, axis: usize, out: &mut LocalArray) -> Result<()> {
     rows(&dense, n, &mut results, softmax_row);
     let steps = out.shape().strides();
     let strides: SmallVec<[isize; 4]> = axes.iter().map(|axis| steps[*axis]).collect();
-    let (from, to) = (Walk::new(&[results.len()], &[1], 0), Walk::new(moved.shape(), &strides, 0));
-    // SAFETY: `to` goes over every index of a contiguous array of the shape of `out`, in another order of axes.
+    let back = Transfer::new(moved.shape(), (&strides, 0), (&moved.shape().strides(), 0));
+    // SAFETY: the transfer goes over every index of a contiguous array of the shape of `out`, in another order of axes.
     unsafe {
         overwrite::<f32>(out, |out| {
-            to.write(out, &from, &results);
+            back.run(&results, out);
             Ok(())
         })
     }

@@ -1,9 +1,9 @@
 //! Elementwise expressions, evaluated step by step on chunks that stay in the cache.
 
-use crate::copy::Walk;
-use crate::device::is_large;
-use crate::element::{Item, Slot, apply, with_dtype};
-use crate::storage::{View, internal, overwrite, unsupported};
+use crate::copy::{Walk, transposes};
+use crate::device::{is_large, vectorize};
+use crate::element::{Item, apply, with_dtype};
+use crate::storage::{View, alloc, as_slots, dense, internal, overwrite, unsupported};
 use rayon::prelude::*;
 use sharding_core::backend::{BinaryOp, Expr, LocalArray, LocalMeta, Node, Support, UnaryOp};
 use sharding_core::{DType, Error, ErrorKind, Result, Shape};
@@ -174,15 +174,15 @@ fn step_error(node: &Node, values: &[Value<'_>]) -> Error {
 }
 
 /// Runs a step whose result has dtype `T`.
-fn step<T: Item, O: Slot<T>>(node: &Node, values: &[Value<'_>], out: &mut [O]) -> Result<()> {
+fn step<T: Item>(node: &Node, values: &[Value<'_>], out: &mut [MaybeUninit<T>]) -> Result<()> {
     try_step(node, values, out).map_err(|error| error.unwrap_or_else(|| step_error(node, values)))
 }
 
 /// As [`step`]; `Err(None)` if there is no such step.
-fn try_step<T: Item, O: Slot<T>>(
+fn try_step<T: Item>(
     node: &Node,
     values: &[Value<'_>],
-    out: &mut [O],
+    out: &mut [MaybeUninit<T>],
 ) -> Result<(), Option<Error>> {
     let at = |i: u8| values.get(usize::from(i)).ok_or(None);
     let lane = |i: u8| T::lane(at(i)?).ok_or(None);
@@ -213,26 +213,42 @@ fn try_step<T: Item, O: Slot<T>>(
     if done { Ok(()) } else { Err(None) }
 }
 
-fn select<T: Item, O: Slot<T>>(c: Lane<'_, bool>, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [O]) {
-    fn get<T: Copy>(lane: Lane<'_, T>, i: usize) -> T {
-        match lane {
-            Lane::Slice(all) => all[i],
-            Lane::Splat(x) => x,
+fn select<T: Item>(c: Lane<'_, bool>, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [MaybeUninit<T>]) {
+    let c = match c {
+        Lane::Slice(c) => c,
+        Lane::Splat(c) => return apply(if c { a } else { b }, out, |x| x),
+    };
+    // Slices of one known length: the loops need no checks of bounds.
+    let n = out.len();
+    let c = &c[..n];
+    match (a, b) {
+        (Lane::Slice(a), Lane::Slice(b)) => {
+            let (a, b) = (&a[..n], &b[..n]);
+            choose(c, out, |i| a[i], |i| b[i]);
         }
+        (Lane::Slice(a), Lane::Splat(b)) => {
+            let a = &a[..n];
+            choose(c, out, |i| a[i], |_| b);
+        }
+        (Lane::Splat(a), Lane::Slice(b)) => {
+            let b = &b[..n];
+            choose(c, out, |_| a, |i| b[i]);
+        }
+        (Lane::Splat(a), Lane::Splat(b)) => choose(c, out, |_| a, |_| b),
     }
-    match (c, a, b) {
-        (Lane::Splat(c), a, b) => apply(if c { a } else { b }, out, |x| x),
-        (Lane::Slice(c), Lane::Slice(a), Lane::Slice(b)) => {
-            for (((slot, c), a), b) in out.iter_mut().zip(c).zip(a).zip(b) {
-                slot.put(if *c { *a } else { *b });
-            }
-        }
-        (Lane::Slice(c), a, b) => {
+}
+
+/// `out[i] = if c[i] { a(i) } else { b(i) }`; both sides are read, so that the loop has no branch.
+fn choose<T: Item>(c: &[bool], out: &mut [MaybeUninit<T>], a: impl Fn(usize) -> T, b: impl Fn(usize) -> T) {
+    vectorize(
+        #[inline(always)]
+        || {
             for (i, (slot, c)) in out.iter_mut().zip(c).enumerate() {
-                slot.put(if *c { get(a, i) } else { get(b, i) });
+                let (a, b) = (a(i), b(i));
+                slot.write(if *c { a } else { b });
             }
-        }
-    }
+        },
+    );
 }
 
 /// The dtype of a step's result.
@@ -318,7 +334,8 @@ impl<'a> Program<'a> {
                     with_dtype!(dtype, X => {
                         let kept = X::take(room, CHUNK).ok_or_else(no_room)?;
                         let kept = &mut kept[..len];
-                        step::<X, X>(node, &values, kept)?;
+                        // SAFETY: `step` only puts values into the slots.
+                        step::<X>(node, &values, unsafe { as_slots(kept) })?;
                         X::value(Lane::Slice(kept))
                     })
                 }
@@ -390,18 +407,49 @@ fn weight(node: &Node) -> usize {
     }
 }
 
+/// One step on inputs of the result's shape and dtype, without the preparation of a [`Program`].
+fn direct<T: Item>(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray) -> Option<Result<()>> {
+    let (mut values, count): (Values<'_>, usize) = match (expr.nodes(), inputs) {
+        ([Node::Input(0), Node::Unary(..)], [_]) => (SmallVec::new(), 1),
+        ([Node::Input(0), Node::Input(1), Node::Binary(op, 0, 1)], [_, _]) if !op.is_comparison() => {
+            (SmallVec::new(), 2)
+        }
+        _ => return None,
+    };
+    for input in &inputs[..count] {
+        if **input.shape() != **out.shape() {
+            return None;
+        }
+        values.push(T::value(Lane::Slice(dense::<T>(input)?)));
+    }
+    let node = expr.nodes().last()?;
+    // SAFETY: a step writes every element, as its operands are as long as the result.
+    Some(unsafe { overwrite::<T>(out, |out| step(node, &values, out)) })
+}
+
 /// Runs the primitive.
 pub(crate) fn run(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray) -> Result<()> {
     let elements = out.elements();
     if elements == 0 {
         return check(expr, &inputs.iter().map(|input| input.dtype()).collect::<SmallVec<[DType; 4]>>());
     }
-    let shape = out.shape().clone();
-    let program = Program::new(expr, inputs, &shape)?;
+    let steps = expr.nodes().iter().map(weight).sum::<usize>().max(1);
+    let large = is_large(elements.saturating_mul(steps));
     with_dtype!(out.dtype(), T => {
+        if !large && let Some(done) = direct::<T>(expr, inputs, out) {
+            return done;
+        }
+        let shape = out.shape().clone();
+        // What would be read across its rows again and again is brought into order first, tile by tile.
+        let mut ordered: SmallVec<[Option<LocalArray>; 4]> = SmallVec::new();
+        for input in inputs {
+            ordered.push(if transposes(input.meta()) { Some(in_order(input)?) } else { None });
+        }
+        let inputs: SmallVec<[&LocalArray; 4]> =
+            inputs.iter().zip(&ordered).map(|(input, ordered)| ordered.as_ref().unwrap_or(input)).collect();
+        let program = Program::new(expr, &inputs, &shape)?;
         let write = |out: &mut [MaybeUninit<T>]| {
-            let steps = expr.nodes().iter().map(weight).sum::<usize>().max(1);
-            if is_large(elements.saturating_mul(steps)) {
+            if large {
                 out.par_chunks_mut(TASK)
                     .enumerate()
                     .try_for_each(|(i, out)| program.run(i * TASK, out))
@@ -412,4 +460,20 @@ pub(crate) fn run(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray) -> 
         // SAFETY: the tasks cover the whole slice, and `Program::run` writes every element of each.
         unsafe { overwrite::<T>(out, write) }
     })
+}
+
+/// A contiguous copy of an array.
+fn in_order(array: &LocalArray) -> Result<LocalArray> {
+    let mut copy = alloc(array.device(), array.dtype(), array.shape())?;
+    with_dtype!(array.dtype(), T => {
+        let view = View::<T>::of(array)?;
+        // SAFETY: `copy` writes every element.
+        unsafe {
+            overwrite::<T>(&mut copy, |out| {
+                view.copy(out);
+                Ok(())
+            })?;
+        }
+    });
+    Ok(copy)
 }

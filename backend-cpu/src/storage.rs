@@ -1,6 +1,6 @@
 //! Host memory: an ndarray of elements that may not be defined yet, and typed access to it.
 
-use crate::copy::Walk;
+use crate::copy::{Walk, spread};
 use crate::element::{Item, Slot, with_dtype};
 use bytemuck::cast_slice;
 use ndarray::Array1;
@@ -136,7 +136,7 @@ fn of(array: &LocalArray) -> Result<&CpuStorage> {
 
 /// The storage of an array, in which others see no change: if it is shared, the array gets a copy of its own.
 pub(crate) fn owned(array: &mut LocalArray) -> Result<&mut CpuStorage> {
-    if Arc::get_mut(array.storage_mut()).is_none() {
+    if Arc::strong_count(array.storage()) != 1 {
         let copy = of(array)?.clone();
         *array.storage_mut() = Arc::new(copy);
     }
@@ -157,7 +157,8 @@ pub(crate) unsafe fn overwrite<T: Item>(
     array: &mut LocalArray,
     write: impl FnOnce(&mut [MaybeUninit<T>]) -> Result<()>,
 ) -> Result<()> {
-    if Arc::get_mut(array.storage_mut()).is_none() {
+    // Storages have no weak references; `unique` would notice.
+    if Arc::strong_count(array.storage()) != 1 {
         *array = alloc(array.device(), array.dtype(), array.shape())?;
     }
     let (start, len) = (array.meta().offset, array.elements());
@@ -214,17 +215,39 @@ impl<'a, T: Item> View<'a, T> {
         Walk::new(&self.meta.shape, &self.meta.strides, self.meta.offset as isize)
             .read(self.data, start, out);
     }
+    /// All elements in row-major order; `out` must be as long.
+    pub(crate) fn copy<O: Slot<T>>(&self, out: &mut [O]) {
+        spread(&self.meta.shape, &self.meta.strides, self.meta.offset as isize, self.data, out);
+    }
     /// The elements in row-major order, copied if they do not lie so.
     pub(crate) fn to_dense(self) -> std::borrow::Cow<'a, [T]> {
         match self.dense() {
             Some(elements) => elements.into(),
             None => {
                 let mut copy = vec![T::ZERO; self.meta.shape.elements()];
-                self.read(0, &mut copy);
+                self.copy(&mut copy);
                 copy.into()
             }
         }
     }
+}
+
+/// The elements of an array that lie in row-major order.
+pub(crate) fn dense<T: Item>(array: &LocalArray) -> Option<&[T]> {
+    if !array.is_contiguous() {
+        return None;
+    }
+    let (start, len) = (array.meta().offset, array.elements());
+    of(array).ok()?.elements().ok()?.get(start..start.checked_add(len)?)
+}
+
+/// Elements as places for elements.
+///
+/// # Safety
+/// Nothing but defined values may be put there.
+pub(crate) unsafe fn as_slots<T>(elements: &mut [T]) -> &mut [MaybeUninit<T>] {
+    // SAFETY: the layouts are the same, and the caller leaves every element defined.
+    unsafe { &mut *(std::ptr::from_mut(elements) as *mut [MaybeUninit<T>]) }
 }
 
 /// Whether all indices of a view lie in a storage of `len` elements.

@@ -49,7 +49,7 @@
 //! # Features
 //!
 //! `cpu` (default), `cuda` and `sim` link the backend of that kind of device; `testing` adds the checks of rules and
-//! backends, [`check_rule!`] among them.
+//! backends, `check_rule!` among them.
 
 #[cfg(test)]
 mod ask;

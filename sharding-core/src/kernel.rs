@@ -1,8 +1,8 @@
 //! What a local kernel gets: the primitives, and where its shards lie in the whole.
 
 use crate::backend::{
-    Backend, BinaryOp, Expr, FusedOp, Gather, IndexMap, Iota, LocalArray, Move, Node, Primitive, Reduce,
-    UnaryOp, Work,
+    Backend, BinaryOp, Expr, FusedOp, Gather, IndexMap, Iota, LocalArray, LocalMeta, Move, Node, Primitive,
+    Reduce, UnaryOp, Work, lower,
 };
 use crate::{
     DType, Device, Error, ErrorKind, Place, ReduceOp, Region, Result, Scalar, Shape, TensorLayout, broadcast,
@@ -236,12 +236,17 @@ impl<'a> KernelCx<'a> {
         self.launch(&Primitive::Iota(iota), &[], dtype, shape)
     }
 
-    /// A fused kernel whose result has the shape and dtype of its first input.
+    /// A fused kernel whose result has the shape and dtype of its first input; its lowering on a backend that does
+    /// not have it.
     ///
     /// # Errors
     /// What the backend says.
     pub fn fused(&mut self, op: FusedOp, inputs: &[&LocalArray]) -> Result<LocalArray> {
         let first = *inputs.first().ok_or_else(|| self.misfit("a fused kernel of nothing".to_owned()))?;
+        let metas: SmallVec<[LocalMeta; 4]> = inputs.iter().map(|x| x.meta().clone()).collect();
+        if !self.backend.supports(&Primitive::Fused(op.clone()), &metas).is_yes() {
+            return lower(self, &op, inputs);
+        }
         self.launch(&Primitive::Fused(op), inputs, first.dtype(), first.shape())
     }
 

@@ -5,7 +5,7 @@ use crate::support::{
 };
 use backend_cpu::CpuBackend;
 use proptest::prelude::*;
-use sharding_core::backend::{Backend, IndexMap, Move, Piece, Primitive};
+use sharding_core::backend::{Backend, BinaryOp, Expr, IndexMap, Move, Piece, Primitive};
 use sharding_core::{DType, Scalar, Shape};
 use smallvec::SmallVec;
 
@@ -168,7 +168,7 @@ fn a_map_that_reads_outside_is_an_error() {
     for (offset, stride) in [(1, 1), (-1, 1), (2, -1), (0, isize::MAX)] {
         let piece = Piece {
             operand: 0,
-            into: [0..4].into_iter().collect(),
+            into: std::iter::once(0..4).collect(),
             offset,
             strides: [stride].into_iter().collect(),
         };
@@ -189,5 +189,24 @@ fn large_concat_along_each_axis() {
         let map = IndexMap::concat(&[x.shape().clone(), y.shape().clone()], axis).unwrap();
         let got = launch(&Primitive::Copy(map.clone()), &[&x, &y], DType::F32, &map.shape).unwrap();
         assert_same(&values::<f32>(&got), &meaning(&map, &[xs.clone(), ys.clone()], 0.0));
+    }
+}
+
+/// Beyond what one thread does, and through tiles that are not full.
+#[test]
+fn large_transpositions() {
+    for shape in [[1, 1030, 517], [7, 300, 131], [1030, 5, 61]] {
+        let n: usize = shape.iter().product();
+        let x = array(shape, &(0..n as u64).map(f32::sample).collect::<Vec<_>>());
+        for axes in [[0, 2, 1], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
+            let map = IndexMap::permute(x.shape(), &axes);
+            let got = launch(&Primitive::Copy(map.clone()), &[&x], DType::F32, &map.shape).unwrap();
+            // Reading a view goes through each element on its own.
+            assert_same(&values::<f32>(&got), &values::<f32>(&x.permute(&axes)));
+            let twice = Expr::binary(BinaryOp::Add, Expr::input(0), Expr::input(0));
+            let got = launch(&Primitive::Map(twice), &[&x.permute(&axes)], DType::F32, &map.shape).unwrap();
+            let want: Vec<f32> = values::<f32>(&x.permute(&axes)).iter().map(|x| x + x).collect();
+            assert_same(&values::<f32>(&got), &want);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Every primitive against a reference that is written for clarity: random shapes, views and dtypes.
 
+mod conformance;
 mod copy;
 mod dot;
 mod function;

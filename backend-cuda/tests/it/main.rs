@@ -1,5 +1,7 @@
 //! The cuda backend from outside, on machines with and without a GPU.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used, unreachable_pub)]
+
+mod conformance;
 
 use backend_cuda::CudaBackend;
 use sharding_core::backend::{

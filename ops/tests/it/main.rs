@@ -1,5 +1,7 @@
 //! Tests of the ops: their rules, their results on any placement, and what they say to bad input.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
 mod bad_input;
 mod placement;
 mod rule;

@@ -24,6 +24,7 @@ mod collective;
 mod expr;
 mod in_process;
 mod index_map;
+mod lowering;
 mod primitive;
 mod registry;
 
@@ -33,6 +34,7 @@ pub use expr::{BinaryOp, Expr, Node, UnaryOp};
 pub use in_process::InProcess;
 pub(crate) use in_process::pieces_of;
 pub use index_map::{IndexMap, Piece};
+pub use lowering::lower;
 pub use primitive::{FusedOp, Gather, Iota, Primitive, Reduce};
 pub use registry::{BackendDef, backend_of};
 

@@ -32,11 +32,13 @@ impl From<Program> for Explanation {
 /// let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"])?;
 /// let source = TensorLayout::new(DType::F32, [4, 8], DeviceMapping::new(&mesh, [Place::PARTIAL])?)?;
 /// let target = source.with_mapping(DeviceMapping::replicated(&mesh))?;
-/// println!("{}", explain_transfer(&source, &target)?);
+/// let text = explain_transfer(&source, &target)?.to_string();
 /// // f32[4, 8] on DeviceMesh(tp=2)
-/// //   step  collective  mesh axes  bytes  before               after
-/// //   1     all_reduce  tp         128    {tp: Partial(sum)}   {tp: Replicated}
-/// //   total                        128
+/// //   step   collective  mesh axes  bytes  before              after
+/// //   1      all_reduce  tp         128    {tp: Partial(sum)}  {tp: Replicated}
+/// //   total                         128
+/// assert_eq!(text.lines().count(), 4);
+/// assert!(text.contains("all_reduce"));
 /// # Ok::<(), sharding_core::Error>(())
 /// ```
 ///

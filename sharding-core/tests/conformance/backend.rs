@@ -167,7 +167,11 @@ impl Backend for Naive {
         }
     }
     fn alloc(&self, device: Device, dtype: DType, shape: &Shape) -> Result<LocalArray> {
-        let bytes = vec![0xAA; shape.elements() * dtype.size()];
+        let (mut bytes, size) = (Vec::new(), shape.elements() * dtype.size());
+        if bytes.try_reserve_exact(size).is_err() {
+            return Err(Error::new(ErrorKind::Backend, format!("no memory for {size} bytes")));
+        }
+        bytes.resize(size, 0xAA);
         let meta = LocalMeta::contiguous(dtype, shape.clone());
         Ok(LocalArray::new(meta, Arc::new(Bytes { device, bytes })))
     }
@@ -206,11 +210,13 @@ impl Backend for Naive {
     fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
         for one in work {
             let metas: Vec<LocalMeta> = one.inputs.iter().map(|x| x.meta().clone()).collect();
-            if self.fault == Fault::None && !Backend::supports(self, primitive, &metas).is_yes() {
-                return Err(no(primitive));
+            if !matches!(self.fault, Fault::Dishonest | Fault::Modest)
+                && !Backend::supports(self, primitive, &metas).is_yes()
+            {
+                return Err(no(primitive).with_op(one.op));
             }
             for output in one.outputs.iter_mut() {
-                let made = self.run(primitive, one.inputs, output)?;
+                let made = self.run(primitive, one.inputs, output).map_err(|error| error.with_op(one.op))?;
                 self.write(&made.to_bytes(), output)?;
             }
         }

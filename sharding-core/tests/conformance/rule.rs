@@ -20,6 +20,7 @@ fn right_rules_are_sound() {
         Max::DEF,
         Mean::DEF,
         Concat::DEF,
+        TakeRows::DEF,
         GatherAlong::DEF,
         Flatten::DEF,
         Softmax::DEF,

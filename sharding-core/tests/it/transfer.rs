@@ -3,13 +3,16 @@
 use crate::host::{APART, HOST};
 use crate::{reference, value};
 use proptest::prelude::*;
-use sharding_core::placement::{Interleaved, Ragged};
+use sharding_core::placement::{Interleaved, Placement, PlacementKey, Ragged, Ranges, Transition};
 use sharding_core::plan::VolumeCost;
 use sharding_core::redistribute::Program;
+use sharding_core::split::balanced;
 use sharding_core::{
-    BackendKind, DType, Device, DeviceMapping, DeviceMesh, MemoryKind, Place, ReduceOp, Shape, Tensor,
-    TensorLayout,
+    BackendKind, DType, Device, DeviceMapping, DeviceMesh, MemoryKind, Place, ReduceOp, Result, Shape,
+    Tensor, TensorLayout,
 };
+
+use std::sync::Arc;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -29,6 +32,33 @@ fn check(source: &TensorLayout, target: &TensorLayout, seed: u64) {
     }
     // The source is immutable: nothing wrote into it.
     assert_eq!(value::value(&tensor), whole);
+}
+
+/// Devices in reverse, and each holds the second half of its piece before the first: also where it is alone.
+#[derive(Debug)]
+struct Turned(usize);
+
+impl Placement for Turned {
+    fn key(&self) -> PlacementKey {
+        PlacementKey { name: "test::Turned", words: [self.0 as u64].into_iter().collect() }
+    }
+    fn tensor_axis(&self) -> Option<usize> {
+        Some(self.0)
+    }
+    fn on_axis(&self, tensor_axis: usize) -> Arc<dyn Placement> {
+        Arc::new(Self(tensor_axis))
+    }
+    fn check(&self, _: usize, _: usize) -> Result<()> {
+        Ok(())
+    }
+    fn ranges(&self, extent: usize, ways: usize, part: usize) -> Ranges {
+        let piece = balanced(extent, ways, ways - 1 - part);
+        let middle = piece.start + piece.len() / 2;
+        [middle..piece.end, piece.start..middle].into_iter().collect()
+    }
+    fn transition_to(&self, to: Place, _: usize, _: usize) -> Transition {
+        Transition::between_splits(Place::Sharded(self.0 as u8), to)
+    }
 }
 
 fn extents() -> impl Strategy<Value = Vec<usize>> {
@@ -52,7 +82,7 @@ fn place(
     taken: &mut Vec<(usize, bool)>,
 ) -> Place {
     let fallback = Place::Replicated;
-    match words[0] % 7 {
+    match words[0] % 8 {
         0 => Place::Partial(op),
         1 => fallback,
         kind if !shape.is_empty() => {
@@ -63,6 +93,7 @@ fn place(
             }
             let place = match kind {
                 5 => Ragged::place(axis, sizes(shape[axis], ways, &words[2..])),
+                7 => Place::custom(Turned(axis)),
                 6 => Interleaved::place(axis, sizes(shape[axis], 1 + words[2] % 3, &words[3..])),
                 _ => Place::Sharded(axis as u8),
             };
@@ -180,8 +211,7 @@ fn replicas_share_one_result() {
         let mapping = DeviceMapping::new(moved.mesh(), [to]).unwrap();
         let moved = moved.transfer_to(&mapping).unwrap();
         let first = &moved.shards()[0];
-        let same =
-            moved.shards().iter().filter(|shard| std::sync::Arc::ptr_eq(shard.storage(), first.storage()));
+        let same = moved.shards().iter().filter(|shard| Arc::ptr_eq(shard.storage(), first.storage()));
         assert_eq!(same.count(), shared, "{from} to {to}");
     };
     check(Place::PARTIAL, Place::Replicated, 4);
@@ -198,7 +228,7 @@ fn slices_of_one_buffer_are_joined_again_without_a_copy() {
     let one = replicated.transfer_to(&mapping(Place::Replicated)).unwrap();
     let again = one.transfer_to(&mapping(Place::Sharded(1))).unwrap();
     let two = again.transfer_to(&mapping(Place::Replicated)).unwrap();
-    assert!(std::sync::Arc::ptr_eq(one.shards()[0].storage(), two.shards()[3].storage()));
+    assert!(Arc::ptr_eq(one.shards()[0].storage(), two.shards()[3].storage()));
     assert!(two.shards()[3].is_contiguous());
 }
 

@@ -39,7 +39,9 @@ fn term(op: ReduceOp, dtype: DType, value: i64, part: usize, parts: usize, salt:
     let term = |i: usize| 3 * i as i64 - 4 + (salt % 3) as i64;
     let keeper = salt % parts;
     match (op, dtype) {
-        (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => value * i64::from(part == keeper || salt % 2 == 0),
+        (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => {
+            value * i64::from(part == keeper || salt.is_multiple_of(2))
+        }
         (ReduceOp::Prod | ReduceOp::Min, DType::Bool) => {
             value.max(i64::from(part != keeper && salt % 2 == 1))
         }

@@ -3,7 +3,7 @@
 use super::{Call, Share};
 use crate::backend::{BinaryOp, Expr, LocalArray, LocalArrays, Move, Primitive, StepKind, Work};
 use crate::tensor::device_at;
-use crate::{DType, Device, Error, ErrorKind, ReduceOp, Region, Result, Shape};
+use crate::{DType, Device, ReduceOp, Region, Result, Shape};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
@@ -20,6 +20,14 @@ fn binary(op: ReduceOp, dtype: DType) -> BinaryOp {
         (ReduceOp::Max, false) => BinaryOp::Max,
         (ReduceOp::Min, false) => BinaryOp::Min,
     }
+}
+
+/// What enters a combination.
+enum Part {
+    /// The shard at a position, as it is.
+    Whole(usize),
+    /// A piece, or a part brought from another device: one of those made for the call.
+    Other(usize),
 }
 
 const OPS: [BinaryOp; 6] =
@@ -53,9 +61,8 @@ impl Call<'_> {
         let shares = self.shares(target, self.positions)?;
         let scatters = matches!(step.kind, StepKind::ReduceScatter(_));
         let mut jobs: SmallVec<[(Device, Shape); 2]> = SmallVec::new();
-        // What is not used as it is: pieces, and parts on other devices.
+        let mut parts: SmallVec<[Part; 8]> = SmallVec::new();
         let mut cut: SmallVec<[LocalArray; 4]> = SmallVec::new();
-        let mut members: SmallVec<[usize; 8]> = SmallVec::new();
         let mut n = 1;
         for (position, share) in self.positions.iter().zip(&shares) {
             if *share != Share::Own {
@@ -64,32 +71,28 @@ impl Call<'_> {
             let device = device_at(mesh, *position)?;
             let group = mesh.group(*position, &step.axes);
             n = group.len();
-            if scatters {
-                let (old, new) = (source.region(*position), target.region(*position));
-                for member in &group {
-                    cut.push(self.piece(self.shard(*member)?, &old, &new, device)?);
-                }
-            } else if group.iter().any(|member| {
-                !self.shard(*member).is_ok_and(|part| self.backend.shares_memory(part.device(), device))
-            }) {
-                for member in &group {
-                    cut.push(self.on_device(self.shard(*member)?, device)?);
-                }
-            } else {
-                members.extend_from_slice(&group);
+            let regions = scatters.then(|| (source.region(*position), target.region(*position)));
+            for member in group {
+                let part = self.shard(member)?;
+                let other = match &regions {
+                    Some((old, new)) => self.piece(part, old, new, device)?,
+                    None if self.backend.shares_memory(part.device(), device) => {
+                        parts.push(Part::Whole(member));
+                        continue;
+                    }
+                    None => self.on_device(part, device)?,
+                };
+                parts.push(Part::Other(cut.len()));
+                cut.push(other);
             }
             jobs.push((device, target.local_shape(*position)));
         }
-        let mut inputs: SmallVec<[&LocalArray; 8]> = SmallVec::with_capacity(jobs.len() * n);
-        if cut.is_empty() {
-            for member in &members {
-                inputs.push(self.shard(*member)?);
+        let mut inputs: SmallVec<[&LocalArray; 8]> = SmallVec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Part::Whole(member) => inputs.push(self.shard(member)?),
+                Part::Other(i) => inputs.extend(cut.get(i)),
             }
-        } else if members.is_empty() {
-            inputs.extend(cut.iter());
-        } else {
-            return Err(Error::new(ErrorKind::Internal, "some groups share memory and others do not")
-                .with_op(self.op));
         }
         let made = self.combine(by, &jobs, &inputs, n)?;
         self.spread(&shares, made)

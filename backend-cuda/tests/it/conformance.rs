@@ -1,0 +1,39 @@
+//! The conformance suite. On a machine without a GPU it is skipped, aloud.
+
+use backend_cuda::CudaBackend;
+use sharding_core::BackendKind;
+use sharding_core::conformance::backend::{GROUPS, run_group};
+
+const NO_MEMORY: &str = "nothing runs before there is memory on the device";
+
+/// What cannot pass yet, with or without a GPU.
+const EXPECTED: [(&str, &str); 14] = [
+    ("memory/round_trip", NO_MEMORY),
+    ("memory/broadcast", NO_MEMORY),
+    ("memory/views_of_views", NO_MEMORY),
+    ("memory/shared_write", NO_MEMORY),
+    ("memory/storages", NO_MEMORY),
+    ("memory/threads", NO_MEMORY),
+    ("copies", NO_MEMORY),
+    ("map", NO_MEMORY),
+    ("reduce", NO_MEMORY),
+    ("dot", NO_MEMORY),
+    ("gather", NO_MEMORY),
+    ("index_map", NO_MEMORY),
+    ("fused", NO_MEMORY),
+    ("collectives", NO_MEMORY),
+];
+
+sharding_core::backend_suite!(kind = BackendKind::CUDA, expectations = EXPECTED);
+
+#[test]
+fn what_is_expected_to_fail_does_so_without_a_panic() {
+    for group in GROUPS {
+        let report = run_group(group, &CudaBackend, true);
+        assert_eq!(report.problems(&EXPECTED), Vec::<String>::new());
+        let panics = |(_, outcome): &&(String, Result<(), String>)| {
+            outcome.as_ref().is_err_and(|message| message.contains("panics"))
+        };
+        assert_eq!(report.checks.iter().find(panics), None);
+    }
+}

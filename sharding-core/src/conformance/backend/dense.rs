@@ -1,0 +1,134 @@
+//! Reductions, matrix products and fused kernels.
+
+use super::{Bench, Checked, DTYPES, Form, caught, signed, text};
+use crate::backend::{FusedOp, Primitive, Reduce, lower};
+use crate::conformance::host::HostArray;
+use crate::kernel::KernelCx;
+use crate::{DType, ReduceOp, Result, Scalar, Shape, broadcast};
+
+const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod];
+
+pub(super) fn reduce(bench: &mut Bench<'_>) {
+    let shapes: [(Shape, &[&[usize]]); 6] = [
+        ([].into(), &[&[]]),
+        ([1].into(), &[&[0]]),
+        ([7].into(), &[&[0], &[]]),
+        ([3, 5].into(), &[&[0], &[1], &[0, 1]]),
+        ([2, 1, 3, 2].into(), &[&[0, 2], &[1], &[3], &[1, 2, 3]]),
+        ([3, 0, 2].into(), &[&[1], &[0], &[0, 1, 2]]),
+    ];
+    for dtype in DTYPES {
+        for op in OPS {
+            for (shape, choices) in &shapes {
+                for axes in *choices {
+                    one_reduce(bench, op, &signed(dtype, shape, 1), axes);
+                }
+            }
+        }
+        // Larger than any block; sums of small integers stay exact.
+        one_reduce(bench, ReduceOp::Sum, &signed(dtype, [100_003], 2), &[0]);
+        one_reduce(bench, ReduceOp::Max, &signed(dtype, [300, 400], 2), &[0]);
+        one_reduce(bench, ReduceOp::Sum, &signed(dtype, [300, 400], 2), &[1]);
+    }
+    let nan = HostArray {
+        dtype: DType::F32,
+        shape: [3].into(),
+        values: [1.0, f64::NAN, 2.0].map(Scalar::Float).to_vec(),
+    };
+    OPS.into_iter().for_each(|op| one_reduce(bench, op, &nan, &[0]));
+    bench.check("reduce/repeats", |bench| {
+        let mut x = signed(DType::F32, [50_021], 3);
+        x.values.iter_mut().enumerate().for_each(|(i, value)| {
+            *value = Scalar::Float(f64::from((value.as_f64() * 1.1_f64.powi(i as i32 % 40)) as f32));
+        });
+        let primitive = Primitive::Reduce(Reduce { op: ReduceOp::Sum, axes: [0][..].into() });
+        let array = bench.put(&x, Form::Dense).map_err(text)?;
+        let run = || caught(|| bench.launch(&primitive, &[&array], DType::F32, &[1].into()));
+        let first = run()?;
+        if !bench.data {
+            return Ok(());
+        }
+        let want = HostArray::read(bench.backend, &first).map_err(text)?;
+        (0..3).try_for_each(|_| bench.holds(&run()?, &want, true))
+    });
+}
+
+fn one_reduce(bench: &mut Bench<'_>, op: ReduceOp, x: &HostArray, axes: &[usize]) {
+    let shape = axes.iter().fold(x.shape.clone(), |shape, axis| shape.with_extent(*axis, 1));
+    let primitive = Primitive::Reduce(Reduce { op, axes: axes.into() });
+    bench.compare(format!("reduce/{op}{axes:?}"), &primitive, &[x], x.dtype, &shape);
+}
+
+pub(super) fn dot(bench: &mut Bench<'_>) {
+    let shapes: [(&[usize], &[usize]); 11] = [
+        (&[2, 3], &[3, 4]),
+        (&[1, 1], &[1, 1]),
+        (&[5, 1], &[1, 7]),
+        (&[3, 0], &[0, 2]),
+        (&[0, 3], &[3, 2]),
+        (&[2, 3], &[3, 0]),
+        (&[2, 4, 3], &[2, 3, 5]),
+        (&[2, 1, 3, 4], &[5, 4, 2]),
+        (&[3, 4], &[2, 4, 2]),
+        (&[0, 3, 4], &[4, 2]),
+        (&[65, 70], &[70, 67]),
+    ];
+    for dtype in DTYPES {
+        for (a, b) in shapes {
+            let (a, b) = (signed(dtype, a, 1), signed(dtype, b, 2));
+            let split =
+                |shape: &Shape| shape.split_last_chunk::<2>().map(|(batch, last)| (batch.to_vec(), *last));
+            let (Some((batch_a, [m, _])), Some((batch_b, [_, n]))) = (split(&a.shape), split(&b.shape))
+            else {
+                continue;
+            };
+            let mut shape = broadcast(&batch_a, &batch_b).unwrap_or_default().to_vec();
+            shape.extend([m, n]);
+            bench.compare("dot/product", &Primitive::Dot, &[&a, &b], dtype, &shape.into());
+        }
+    }
+}
+
+pub(super) fn fused(bench: &mut Bench<'_>) {
+    for shape in [Shape::from([1]), [7].into(), [3, 5].into(), [2, 0].into(), [0, 3].into(), [2, 3, 4].into()]
+    {
+        let x = signed(DType::F32, &shape, 1);
+        for axis in 0..shape.len() {
+            one_fused(bench, "softmax", &FusedOp::Softmax { axis }, &[&x]);
+        }
+        let last = shape.extent(shape.len().saturating_sub(1));
+        let (gamma, beta) = (signed(DType::F32, [last], 2), signed(DType::F32, [last], 3));
+        one_fused(bench, "layer_norm", &FusedOp::LayerNorm { eps: 1e-5 }, &[&x, &gamma, &beta]);
+    }
+    let large = HostArray {
+        dtype: DType::F32,
+        shape: [2, 3].into(),
+        values: [1000.0, 1001.0, 999.0, -1000.0, -1000.0, 0.0].map(Scalar::Float).to_vec(),
+    };
+    one_fused(bench, "softmax.large", &FusedOp::Softmax { axis: 1 }, &[&large]);
+    one_fused(bench, "softmax", &FusedOp::Softmax { axis: 0 }, &[&signed(DType::I64, [3], 1)]);
+}
+
+/// Against the definition, and against the lowering on the same backend.
+fn one_fused(bench: &mut Bench<'_>, name: &str, op: &FusedOp, inputs: &[&HostArray]) {
+    let Some(first) = inputs.first() else { return };
+    let primitive = Primitive::Fused(op.clone());
+    bench.compare(format!("fused/{name}"), &primitive, inputs, first.dtype, &first.shape);
+    if !first.dtype.is_float() {
+        return;
+    }
+    bench.check(format!("fused/{name}.lowering {}", first.shape), |bench| lowering(bench, op, inputs));
+}
+
+fn lowering(bench: &Bench<'_>, op: &FusedOp, inputs: &[&HostArray]) -> Checked {
+    let Some(first) = inputs.first() else { return Ok(()) };
+    let arrays: Vec<_> =
+        inputs.iter().map(|input| bench.put(input, Form::Dense)).collect::<Result<_>>().map_err(text)?;
+    let arrays: Vec<_> = arrays.iter().collect();
+    let mut cx = KernelCx::new(bench.backend, super::OP, bench.device, 0, &[], &[]);
+    let lowered = caught(|| lower(&mut cx, op, &arrays))?;
+    let primitive = Primitive::Fused(op.clone());
+    let want =
+        crate::conformance::naive::primitive(&primitive, inputs, first.dtype, &first.shape).map_err(text)?;
+    bench.holds(&lowered, &want, false)
+}
