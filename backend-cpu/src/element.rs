@@ -274,7 +274,7 @@ impl Item for i64 {
     cast!(
         F32 => |x| x as i64,
         I64 => |x| x,
-        Bool => |x| i64::from(x)
+        Bool => i64::from
     );
 }
 

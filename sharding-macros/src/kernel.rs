@@ -1,6 +1,7 @@
 //! `#[kernel]`: another kernel of an op on one backend.
 
-use crate::expand::{Fields, kernel_call, operand_kind, private};
+use crate::constant::operand_kind;
+use crate::expand::{Fields, kernel_call, private};
 use crate::signature::{self, Item};
 use crate::validate::{self as say, Errors};
 use proc_macro2::{Ident, Literal, TokenStream, TokenTree};

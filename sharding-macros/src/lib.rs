@@ -155,6 +155,7 @@
 //! ```
 
 mod arguments;
+mod constant;
 mod expand;
 mod factor;
 mod kernel;

@@ -4,8 +4,8 @@
 //! This is what a GPU backend looks like from above; the contract of `sharding_core::backend` says what callers see.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, InProcess, LocalArray, LocalArrays, LocalMeta, Move, Positions, Primitive, Step, Storage,
-    Support, Work, backend_of,
+    Backend, BackendDef, Collectives, InProcess, LocalArray, LocalArrays, LocalMeta, Move, Positions,
+    Primitive, Step, Storage, Support, Work, backend_of,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, Shape};
 use std::any::Any;
@@ -100,19 +100,35 @@ impl Deferred {
     fn array(&self, device: Device, dtype: DType, shape: &Shape) -> LocalArray {
         let meta = LocalMeta::contiguous(dtype, shape.clone());
         let bytes = shape.elements() * dtype.size();
-        LocalArray::new(meta, Arc::new(Cell { device, bytes, claimed: AtomicBool::new(false), made: Mutex::new(None), ready: Condvar::new() }))
+        LocalArray::new(
+            meta,
+            Arc::new(Cell {
+                device,
+                bytes,
+                claimed: AtomicBool::new(false),
+                made: Mutex::new(None),
+                ready: Condvar::new(),
+            }),
+        )
     }
 
     /// The late failure of a device, once.
     fn due(&self, device: Device) -> Result<()> {
         match self.late.lock().unwrap_or_else(PoisonError::into_inner).remove(&device) {
-            Some((op, message)) => Err(Error::new(ErrorKind::Backend, format!("{op} failed on {device}: {message}")).with_op(op)),
+            Some((op, message)) => {
+                Err(Error::new(ErrorKind::Backend, format!("{op} failed on {device}: {message}")).with_op(op))
+            }
             None => Ok(()),
         }
     }
 
     /// Queues the making of `output` on its device.
-    fn later(&self, op: &'static str, output: &LocalArray, work: impl FnOnce() -> Made + Send + 'static) -> Result<()> {
+    fn later(
+        &self,
+        op: &'static str,
+        output: &LocalArray,
+        work: impl FnOnce() -> Made + Send + 'static,
+    ) -> Result<()> {
         let device = output.device();
         let storage = output.storage().clone();
         if let Some(cell) = cell(output) {
@@ -125,10 +141,17 @@ impl Deferred {
         };
         let job: Job = Box::new(move || {
             // Devices drift apart: the second one is slower.
-            thread::sleep(Duration::from_micros(if device.slot == 0 && device.ordinal == 0 { 300 } else { 20 }));
+            thread::sleep(Duration::from_micros(if device.slot == 0 && device.ordinal == 0 {
+                300
+            } else {
+                20
+            }));
             let made = if fail.is_some() { Err("the device fell off the bus".to_owned()) } else { work() };
             if let Err(message) = &made {
-                late.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_insert((op.to_owned(), message.clone()));
+                late.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .entry(device)
+                    .or_insert((op.to_owned(), message.clone()));
             }
             log.lock().unwrap_or_else(PoisonError::into_inner).push((device, op));
             if let Some(cell) = storage.as_any().downcast_ref::<Cell>() {
@@ -154,7 +177,9 @@ impl Backend for Deferred {
     }
     fn positions(&self, mesh: &DeviceMesh) -> Result<Positions> {
         let process = Scope::current().process();
-        Ok((0..mesh.num_devices()).filter(|p| mesh.device(*p).is_some_and(|device| device.process == process)).collect())
+        Ok((0..mesh.num_devices())
+            .filter(|p| mesh.device(*p).is_some_and(|device| device.process == process))
+            .collect())
     }
     fn shares_memory(&self, a: Device, b: Device) -> bool {
         a == b
@@ -203,10 +228,16 @@ impl Backend for Deferred {
                 let cpu = cpu().map_err(|error| error.to_string())?;
                 let mut target = match known {
                     true => made(&old)?,
-                    false => cpu.alloc(old.device(), old.dtype(), old.shape()).map_err(|error| error.to_string())?,
+                    false => cpu
+                        .alloc(old.device(), old.dtype(), old.shape())
+                        .map_err(|error| error.to_string())?,
                 };
-                let pieces = pieces.iter().map(|(view, at)| Ok((made(view)?, at.clone()))).collect::<std::result::Result<Vec<_>, String>>()?;
-                cpu.copy(&mut [Move { op, pieces: &pieces, into: &mut target }]).map_err(|error| error.to_string())?;
+                let pieces = pieces
+                    .iter()
+                    .map(|(view, at)| Ok((made(view)?, at.clone())))
+                    .collect::<std::result::Result<Vec<_>, String>>()?;
+                cpu.copy(&mut [Move { op, pieces: &pieces, into: &mut target }])
+                    .map_err(|error| error.to_string())?;
                 Ok(target)
             })?;
             *step.into = fresh;
@@ -218,14 +249,18 @@ impl Backend for Deferred {
             self.due(part.device)?;
             let inputs: Vec<LocalArray> = part.inputs.iter().map(|input| (*input).clone()).collect();
             for output in part.outputs.iter() {
-                let (op, device, primitive, inputs) = (part.op, part.device, primitive.clone(), inputs.clone());
+                let (op, device, primitive, inputs) =
+                    (part.op, part.device, primitive.clone(), inputs.clone());
                 let (dtype, shape) = (output.dtype(), output.shape().clone());
                 self.later(op, output, move || {
                     let inputs = inputs.iter().map(made).collect::<std::result::Result<Vec<_>, String>>()?;
                     let inputs: Vec<&LocalArray> = inputs.iter().collect();
                     let run = || -> Result<LocalArray> {
                         let mut outputs = [cpu()?.alloc(device, dtype, &shape)?];
-                        cpu()?.launch(&primitive, &mut [Work { op, device, inputs: &inputs, outputs: &mut outputs }])?;
+                        cpu()?.launch(
+                            &primitive,
+                            &mut [Work { op, device, inputs: &inputs, outputs: &mut outputs }],
+                        )?;
                         let [output] = outputs;
                         Ok(output)
                     };

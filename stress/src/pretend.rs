@@ -3,8 +3,8 @@
 //! what the others say.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, InProcess, LocalArray, LocalArrays, LocalMeta, Move, Positions, Primitive, Step, Support,
-    Work, backend_of,
+    Backend, BackendDef, Collectives, InProcess, LocalArray, LocalArrays, LocalMeta, Move, Positions,
+    Primitive, Step, Support, Work, backend_of,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, Shape};
 use std::collections::BTreeMap;
@@ -79,7 +79,11 @@ impl Collectives for Pretend {
             meeting.outcome = Some(if agreed {
                 InProcess(&Whole).run(op, step, whole).map_err(|error| error.to_string())
             } else {
-                let said: Vec<String> = meeting.said.iter().map(|(process, said)| format!("process {process} calls {said}")).collect();
+                let said: Vec<String> = meeting
+                    .said
+                    .iter()
+                    .map(|(process, said)| format!("process {process} calls {said}"))
+                    .collect();
                 Err(format!("processes disagree: {}", said.join("; ")))
             });
             RENDEZVOUS.changed.notify_all();
@@ -97,12 +101,19 @@ impl Collectives for Pretend {
                 let target = self.positions(step.target.mesh())?;
                 return Ok(target.iter().filter_map(|position| whole.get(*position).cloned()).collect());
             }
-            let (guard, waited) = RENDEZVOUS.changed.wait_timeout(meetings, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            let (guard, waited) =
+                RENDEZVOUS.changed.wait_timeout(meetings, PATIENCE).unwrap_or_else(PoisonError::into_inner);
             meetings = guard;
-            let late = meetings.get(&number).filter(|meeting| waited.timed_out() && meeting.outcome.is_none());
+            let late =
+                meetings.get(&number).filter(|meeting| waited.timed_out() && meeting.outcome.is_none());
             if let Some(meeting) = late {
-                let missing: Vec<u32> = all.iter().filter(|process| !meeting.said.contains_key(process)).copied().collect();
-                return Err(Error::new(ErrorKind::Process, format!("process {missing:?} did not come to {step} within {PATIENCE:?}")).with_op(op));
+                let missing: Vec<u32> =
+                    all.iter().filter(|process| !meeting.said.contains_key(process)).copied().collect();
+                return Err(Error::new(
+                    ErrorKind::Process,
+                    format!("process {missing:?} did not come to {step} within {PATIENCE:?}"),
+                )
+                .with_op(op));
             }
         }
     }
@@ -130,7 +141,10 @@ macro_rules! on_cpu {
                 a.process == b.process
             }
             fn supports(&self, primitive: &Primitive, inputs: &[LocalMeta]) -> Support {
-                cpu().map_or_else(|error| Support::No(error.to_string()), |cpu| cpu.supports(primitive, inputs))
+                cpu().map_or_else(
+                    |error| Support::No(error.to_string()),
+                    |cpu| cpu.supports(primitive, inputs),
+                )
             }
             fn alloc(&self, device: Device, dtype: DType, shape: &Shape) -> Result<LocalArray> {
                 cpu()?.alloc(device, dtype, shape)
@@ -161,7 +175,9 @@ on_cpu!(
     Pretend,
     |mesh| {
         let me = Scope::current().process();
-        (0..mesh.num_devices()).filter(|p| mesh.device(*p).is_some_and(|device| device.process == me)).collect()
+        (0..mesh.num_devices())
+            .filter(|p| mesh.device(*p).is_some_and(|device| device.process == me))
+            .collect()
     },
     &Pretend
 );

@@ -26,6 +26,8 @@ pub(crate) struct Dependency {
     pub(crate) features: Vec<String>,
     /// Whether a feature of the package must be on for it.
     pub(crate) optional: bool,
+    /// Whether only tests and examples see it.
+    pub(crate) dev: bool,
 }
 
 impl Package {
@@ -65,6 +67,7 @@ fn parse_dependency(dependency: &Value) -> Result<Dependency> {
         name: text(dependency, "name")?.to_owned(),
         features: features.map(str::to_owned).collect(),
         optional: dependency["optional"].as_bool().unwrap_or(false),
+        dev: dependency["kind"].as_str() == Some("dev"),
     })
 }
 

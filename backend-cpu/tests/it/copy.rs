@@ -168,7 +168,7 @@ fn a_map_that_reads_outside_is_an_error() {
     for (offset, stride) in [(1, 1), (-1, 1), (2, -1), (0, isize::MAX)] {
         let piece = Piece {
             operand: 0,
-            into: [0..4].into_iter().collect(),
+            into: std::iter::once(0..4).collect(),
             offset,
             strides: [stride].into_iter().collect(),
         };

@@ -1,6 +1,6 @@
 //! Batches: sentences of about one length, padded to the longest.
 
-use sharding_core::Tensor;
+use sharding_ops::Tensor;
 
 use crate::config::Config;
 use crate::mappings::Mappings;

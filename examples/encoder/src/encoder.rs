@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sharding_core::Scope;
-use sharding_core::plan::Policy;
+use sharding_ops::{Policy, Scope};
 
 use crate::batch::{self, Batch};
 use crate::config::Config;

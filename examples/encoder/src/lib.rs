@@ -25,7 +25,7 @@ pub mod weights;
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use sharding_core::{Error, ErrorKind, Result};
+use sharding_ops::{Error, ErrorKind, Result};
 
 use args::{Args, Command};
 use check::Reference;

@@ -1,6 +1,6 @@
 //! How the model lies on a mesh: what `dp` and `tp` do.
 
-use sharding_core::{BackendKind, DeviceMapping, DeviceMesh, Place, Places};
+use sharding_ops::{BackendKind, DeviceMapping, DeviceMesh, Place};
 
 use crate::{Result, wrong};
 
@@ -95,7 +95,7 @@ impl Mappings {
         let place = |axis| {
             if Some(axis) == mesh_axis { Place::Sharded(tensor_axis) } else { Place::Replicated }
         };
-        let places: Places = (0..self.mesh.ndim()).map(place).collect();
+        let places: Vec<Place> = (0..self.mesh.ndim()).map(place).collect();
         DeviceMapping::new(&self.mesh, places)
     }
 }

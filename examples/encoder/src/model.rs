@@ -10,8 +10,7 @@ mod layer_norm;
 mod linear;
 mod mlp;
 
-use sharding_core::Tensor;
-use sharding_ops::add;
+use sharding_ops::{Tensor, add};
 
 use crate::batch::Batch;
 use crate::config::Config;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sharding_core::plan::VolumeCost;
-use sharding_core::redistribute::Program;
-use sharding_core::{Call, DeviceMapping, Place, Places, Recorder, Tensor};
+use sharding_core::redistribute::explain_transfer;
+use sharding_core::{Call, Recorder};
+use sharding_ops::{DeviceMapping, Place, Tensor};
 
 use crate::Result;
 
@@ -33,7 +33,7 @@ impl Moves {
     /// What the backend says.
     pub fn reduce(&self, place: &'static str, x: &Tensor) -> Result<Tensor> {
         let whole = |place: &Place| if place.is_partial() { Place::Replicated } else { *place };
-        let places: Places = x.mapping().places().iter().map(whole).collect();
+        let places: Vec<Place> = x.mapping().places().iter().map(whole).collect();
         self.transfer(place, x, &DeviceMapping::new(x.mesh(), places)?)
     }
 
@@ -47,9 +47,8 @@ impl Moves {
 
     fn transfer(&self, place: &'static str, x: &Tensor, target: &DeviceMapping) -> Result<Tensor> {
         if self.0.is_some() && x.mapping() != target {
-            let program =
-                Program::search(x.layout(), &x.layout().with_mapping(target.clone())?, &VolumeCost)?;
-            for step in &program.steps {
+            let moved = explain_transfer(x.layout(), &x.layout().with_mapping(target.clone())?)?;
+            for step in &moved.program().steps {
                 let axes: Vec<&str> = step.axis_names().collect();
                 self.add(place, format!("{}({})", step.kind.name(), axes.join(", ")), step.cost);
             }

@@ -1,7 +1,6 @@
 //! From hidden states to one embedding a sentence.
 
-use sharding_core::Tensor;
-use sharding_ops::{mul, sum};
+use sharding_ops::{Tensor, mul, sum};
 
 use crate::Result;
 use crate::moves::Moves;

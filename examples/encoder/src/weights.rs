@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, Metadata};
-use sharding_core::{DeviceMapping, Tensor};
+use sharding_ops::{DeviceMapping, Tensor};
 
 use crate::files::read_bytes;
 use crate::{Result, wrong};

@@ -326,7 +326,7 @@ mod tests {
         let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 3], ["x", "y"]).unwrap();
         let mapping = DeviceMapping::new(&mesh, [Place::Sharded(1), Place::Sharded(0)]).unwrap();
         let shape = Shape::from([5, 7]);
-        let mut seen = vec![0; 35];
+        let mut seen = [0; 35];
         for position in 0..6 {
             flat_indices(&shape, &mapping.region(&shape, position)).iter().for_each(|i| seen[*i] += 1);
         }

@@ -51,7 +51,7 @@ pub struct Plan {
 
 /// Picks the cheapest allowed row on every mesh axis, in order.
 ///
-/// On an axis the rows rank by cost, then by the number of operands they move, then by the rule's order. The first
+/// On an axis the rows are ordered by cost, then by the number of operands they move, then by the rule's order. The first
 /// whose changes are all allowed is committed before the next axis is asked about. Where none is, the best row within
 /// the default transitions, else the best, is committed in its place so that the report shows all axes, and the call
 /// is refused.

@@ -56,7 +56,7 @@ pub(super) struct AxisReport {
     pub(super) name: String,
     pub(super) size: usize,
     pub(super) kind: AxisType,
-    /// The feasible rows as they rank, then the others in the rule's order.
+    /// The feasible rows, cheapest first, then the others in the rule's order.
     pub(super) candidates: Vec<Candidate>,
 }
 

@@ -54,15 +54,15 @@ pub(super) enum Toward {
 pub(super) struct Code(pub(super) u16);
 
 impl Code {
-    fn station(self, rank: usize) -> Station {
-        match self.0 >> (2 * rank) & 3 {
+    fn station(self, index: usize) -> Station {
+        match self.0 >> (2 * index) & 3 {
             0 => Station::Source,
             1 => Station::Whole,
             _ => Station::Target,
         }
     }
-    fn with(self, rank: usize, station: Station) -> Self {
-        Self(self.0 & !(3 << (2 * rank)) | (station as u16) << (2 * rank))
+    fn with(self, index: usize, station: Station) -> Self {
+        Self(self.0 & !(3 << (2 * index)) | (station as u16) << (2 * index))
     }
 }
 
@@ -196,14 +196,14 @@ impl<'a> Problem<'a> {
                 }
                 continue;
             }
-            let rank = problem.movers.len();
+            let index = problem.movers.len();
             let begin = match a {
                 _ if stays => Station::Target,
                 Slot::Whole => Station::Whole,
                 _ => Station::Source,
             };
-            problem.start = problem.start.with(rank, begin);
-            problem.goal = problem.goal.with(rank, Station::Target);
+            problem.start = problem.start.with(index, begin);
+            problem.goal = problem.goal.with(index, Station::Target);
             problem.movers.push(Mover {
                 axis,
                 slots: [a, Slot::Whole, b],
@@ -267,8 +267,8 @@ impl<'a> Problem<'a> {
     /// Decodes a state.
     pub(super) fn view(&self, code: Code) -> View {
         let mut splits = self.pinned;
-        for (rank, mover) in self.movers.iter().enumerate() {
-            if let Slot::Local { split, .. } = mover.slot(code.station(rank)) {
+        for (index, mover) in self.movers.iter().enumerate() {
+            if let Slot::Local { split, .. } = mover.slot(code.station(index)) {
                 add(&mut splits, split, AxisSet::of(mover.axis));
             }
         }
@@ -279,8 +279,8 @@ impl<'a> Problem<'a> {
     /// What can change from here.
     pub(super) fn choices(&self, view: &View) -> Choices {
         let mut choices = Choices::default();
-        for (rank, mover) in self.movers.iter().enumerate() {
-            let station = view.code.station(rank);
+        for (index, mover) in self.movers.iter().enumerate() {
+            let station = view.code.station(index);
             let one = AxisSet::of(mover.axis);
             let put = |set: &mut AxisSet| *set = set.or(one);
             if station == Station::Target {
@@ -327,7 +327,7 @@ impl<'a> Problem<'a> {
     /// The state in which `axes` have gone somewhere.
     pub(super) fn moved(&self, view: &View, axes: AxisSet, toward: Toward) -> View {
         let mut next = *view;
-        for (rank, mover) in self.movers.iter().enumerate() {
+        for (index, mover) in self.movers.iter().enumerate() {
             if !axes.contains(mover.axis) {
                 continue;
             }
@@ -337,7 +337,7 @@ impl<'a> Problem<'a> {
                 Toward::Ranges if partial => mover.whole(),
                 Toward::Target | Toward::Ranges => Station::Target,
             };
-            if let Slot::Local { split, .. } = mover.slot(view.code.station(rank))
+            if let Slot::Local { split, .. } = mover.slot(view.code.station(index))
                 && let Some(set) = next.splits.get_mut(split)
             {
                 *set = set.minus(AxisSet::of(mover.axis));
@@ -345,7 +345,7 @@ impl<'a> Problem<'a> {
             if let Slot::Local { split, .. } = mover.slot(to) {
                 add(&mut next.splits, split, AxisSet::of(mover.axis));
             }
-            next.code = next.code.with(rank, to);
+            next.code = next.code.with(index, to);
         }
         next.sharded = next.splits.iter().fold(AxisSet::EMPTY, |all, set| all.or(*set));
         next
@@ -362,8 +362,8 @@ impl<'a> Problem<'a> {
     pub(super) fn allowed(&self, view: &View) -> bool {
         if self.source_op.is_some() && self.target_op.is_some() && self.source_op != self.target_op {
             let op = |op: Option<ReduceOp>| {
-                self.movers.iter().enumerate().any(|(rank, mover)| {
-                    matches!(mover.slot(view.code.station(rank)), Slot::Partial(own) if Some(own) == op)
+                self.movers.iter().enumerate().any(|(index, mover)| {
+                    matches!(mover.slot(view.code.station(index)), Slot::Partial(own) if Some(own) == op)
                 })
             };
             if op(self.source_op) && op(self.target_op) {
@@ -378,8 +378,8 @@ impl<'a> Problem<'a> {
         }
         // Replicated where neither source nor target hold the whole: only if that is no more than they hold.
         let local = |mover: &Mover, station| matches!(mover.slot(station), Slot::Local { .. });
-        let excess = self.movers.iter().enumerate().any(|(rank, mover)| {
-            view.code.station(rank) == Station::Whole
+        let excess = self.movers.iter().enumerate().any(|(index, mover)| {
+            view.code.station(index) == Station::Whole
                 && local(mover, Station::Source)
                 && local(mover, Station::Target)
                 && !self.relaxed.contains(mover.axis)
@@ -393,8 +393,8 @@ impl<'a> Problem<'a> {
             return None;
         }
         let set = view.splits.get(split).copied().unwrap_or_default();
-        let moving = self.movers.iter().enumerate().find_map(|(rank, mover)| {
-            match mover.slot(view.code.station(rank)) {
+        let moving = self.movers.iter().enumerate().find_map(|(index, mover)| {
+            match mover.slot(view.code.station(index)) {
                 Slot::Local { custom, .. } if set.contains(mover.axis) => custom,
                 _ => None,
             }
@@ -475,9 +475,9 @@ impl<'a> Problem<'a> {
     /// The placements of a state, on all mesh axes.
     pub(super) fn places(&self, code: Code) -> Places {
         let mut places = Places::from_slice(self.source.places());
-        for (rank, mover) in self.movers.iter().enumerate() {
+        for (index, mover) in self.movers.iter().enumerate() {
             if let Some(slot) = places.get_mut(mover.axis) {
-                *slot = mover.place(code.station(rank));
+                *slot = mover.place(code.station(index));
             }
         }
         places

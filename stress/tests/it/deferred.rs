@@ -41,7 +41,9 @@ fn a_late_failure_names_its_op_once() -> Result<()> {
     assert!(error.to_string().contains("relu"), "{error}");
     // Told once; the device goes on, and what does not depend on the failure is right.
     for position in 0..2 {
-        let device = mesh.device(position).ok_or_else(|| sharding_core::Error::new(sharding_core::ErrorKind::Mesh, "no device"))?;
+        let device = mesh
+            .device(position)
+            .ok_or_else(|| sharding_core::Error::new(sharding_core::ErrorKind::Mesh, "no device"))?;
         let _ = sharding_core::backend::Backend::synchronize(&*deferred::backend(), device);
     }
     assert_eq!(add(&x, 0.0)?.to_vec::<f32>()?, super::values(8));

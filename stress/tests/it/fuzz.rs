@@ -3,7 +3,10 @@
 
 use sharding_core::op::{Case, OpDef, OperandKind, Registry};
 use sharding_core::{DType, dispatch_dyn};
-use sharding_ops::{BackendKind, DeviceMapping, DeviceMesh, Operand, Place, Policy, ReduceOp, Result, Tensor, TensorBuffer, auto_reshard};
+use sharding_ops::{
+    BackendKind, DeviceMapping, DeviceMesh, Operand, Place, Policy, ReduceOp, Result, Tensor, TensorBuffer,
+    auto_reshard,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Numbers that are as good as random and the same in every run.
@@ -50,13 +53,18 @@ fn operand(numbers: &mut Numbers, case: &Case, i: usize, mesh: &DeviceMesh, bend
     let n = shape.iter().product();
     let whole = DeviceMapping::replicated(mesh);
     let x = match dtype {
-        DType::Bool => Tensor::from_slice(&(0..n).map(|i| i % 3 == 0).collect::<Vec<_>>(), shape.as_slice(), &whole)?,
+        DType::Bool => {
+            Tensor::from_slice(&(0..n).map(|i| i % 3 == 0).collect::<Vec<_>>(), shape.as_slice(), &whole)?
+        }
         // Mostly indices that are in range somewhere, sometimes not.
         DType::I64 => {
-            let values: Vec<i64> = (0..n).map(|_| numbers.below(8) as i64 - i64::from(numbers.chance(20)) * 9).collect();
+            let values: Vec<i64> =
+                (0..n).map(|_| numbers.below(8) as i64 - i64::from(numbers.chance(20)) * 9).collect();
             Tensor::from_slice(&values, shape.as_slice(), &whole)?
         }
-        _ => Tensor::from_slice(&(0..n).map(|i| i as f32 - 3.0).collect::<Vec<_>>(), shape.as_slice(), &whole)?,
+        _ => {
+            Tensor::from_slice(&(0..n).map(|i| i as f32 - 3.0).collect::<Vec<_>>(), shape.as_slice(), &whole)?
+        }
     };
     let places: Vec<Place> = (0..mesh.ndim())
         .map(|_| match numbers.below(6) {
@@ -122,12 +130,15 @@ fn no_op_panics() -> Result<()> {
                 let tensors = (0..case.operands.len())
                     .map(|i| {
                         // Now and then an operand lies on another mesh.
-                        let other = if numbers.chance(12) { &meshes[numbers.below(meshes.len())] } else { mesh };
+                        let other =
+                            if numbers.chance(12) { &meshes[numbers.below(meshes.len())] } else { mesh };
                         operand(&mut numbers, case, i, other, round > 3)
                     })
                     .collect::<Result<Vec<_>>>()?;
                 let mut buffers: Vec<TensorBuffer> = tensors.iter().cloned().map(TensorBuffer::new).collect();
-                let outcome = auto_reshard(policies[numbers.below(policies.len())], || call(def, case, &tensors, &mut buffers));
+                let outcome = auto_reshard(policies[numbers.below(policies.len())], || {
+                    call(def, case, &tensors, &mut buffers)
+                });
                 match outcome {
                     Ok(()) => fine += 1,
                     Err(error) => {
@@ -143,6 +154,9 @@ fn no_op_panics() -> Result<()> {
     }
     let _ = std::panic::take_hook();
     assert_eq!(PANICS.load(Ordering::Relaxed), 0, "something panicked");
-    assert!(fine > 100 && refused > 100, "{fine} calls ran and {refused} were refused: the mutations are off");
+    assert!(
+        fine > 100 && refused > 100,
+        "{fine} calls ran and {refused} were refused: the mutations are off"
+    );
     Ok(())
 }

@@ -73,7 +73,10 @@ fn disagreement_is_an_error_on_both_sides() -> Result<()> {
         x.transfer_to(&DeviceMapping::replicated(&mesh))
     }) {
         let error = result.map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("disagree") && error.contains("process 0") && error.contains("process 1"), "{error}");
+        assert!(
+            error.contains("disagree") && error.contains("process 0") && error.contains("process 1"),
+            "{error}"
+        );
     }
     Ok(())
 }

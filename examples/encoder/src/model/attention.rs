@@ -1,7 +1,6 @@
 //! Self-attention, split by heads.
 
-use sharding_core::Tensor;
-use sharding_ops::{add, matmul, mul, permute, reshape, softmax};
+use sharding_ops::{Tensor, add, matmul, mul, permute, reshape, softmax};
 
 use super::Source;
 use super::linear::{ColumnLinear, RowLinear, Shape, signed};

@@ -1,7 +1,6 @@
 //! What enters the first layer: word, position and token type embeddings, with a layer norm.
 
-use sharding_core::Tensor;
-use sharding_ops::{Index, add, embedding, slice};
+use sharding_ops::{Index, Tensor, add, embedding, slice};
 
 use super::Source;
 use super::layer_norm::LayerNorm;

@@ -1,7 +1,6 @@
 //! Layer norm over the hidden axis.
 
-use sharding_core::Tensor;
-use sharding_ops::layer_norm;
+use sharding_ops::{Tensor, layer_norm};
 
 use super::Source;
 use crate::Result;

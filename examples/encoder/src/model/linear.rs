@@ -2,8 +2,7 @@
 //!
 //! A file has the weight as `[output, input]`; it is transposed once, when it is loaded.
 
-use sharding_core::Tensor;
-use sharding_ops::{add, matmul, permute, reshape};
+use sharding_ops::{Tensor, add, matmul, permute, reshape};
 
 use super::Source;
 use crate::Result;

@@ -1,7 +1,6 @@
 //! The MLP of a layer: its columns, and the rows that take them up, are split.
 
-use sharding_core::Tensor;
-use sharding_ops::gelu;
+use sharding_ops::{Tensor, gelu};
 
 use super::Source;
 use super::linear::{ColumnLinear, RowLinear, Shape};

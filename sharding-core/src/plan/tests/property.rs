@@ -232,16 +232,16 @@ fn compare(call: &Call, report: &Report) -> bool {
         }
         let chosen = ranked
             .iter()
-            .find(|(rank, _)| rank.allowed)
-            .or_else(|| ranked.iter().find(|(rank, _)| rank.by_default))
+            .find(|(score, _)| score.allowed)
+            .or_else(|| ranked.iter().find(|(score, _)| score.by_default))
             .or(ranked.first());
-        let Some((rank, row)) = chosen else {
+        let Some((score, row)) = chosen else {
             assert_eq!(report.verdict, Verdict::Stuck(axis));
             return false;
         };
         let committed = seen.iter().find(|row| row.committed).unwrap();
         assert_eq!(&committed.row, *row, "axis {axis}\n{report}");
-        runs &= rank.allowed && !(call.policy.mode == Mode::Raise && rank.moves);
+        runs &= score.allowed && !(call.policy.mode == Mode::Raise && score.moves);
         for ((places, operand), to) in now.iter_mut().zip(&call.operands).zip(&row.operands) {
             match operand.role {
                 Role::Single => {}
