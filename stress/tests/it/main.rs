@@ -1,5 +1,6 @@
 //! The contracts under stress, from outside.
 
+mod attack;
 mod deferred;
 mod fuzz;
 mod op;
