@@ -245,7 +245,10 @@ fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
 }
 
 /// The local arrays of an operand where the kernels run.
-#[allow(clippy::large_enum_variant, reason = "lives on the stack of one call; a box would allocate on the hot path")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "lives on the stack of one call; a box would allocate on the hot path"
+)]
 enum Input<'a> {
     /// It did not move.
     Present(&'a LocalArrays),
