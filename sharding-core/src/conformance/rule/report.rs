@@ -60,6 +60,9 @@ impl fmt::Display for RuleReport {
             self.trials,
             if self.is_sound() { "sound".to_owned() } else { format!("{} failed", self.failures.len()) }
         )?;
+        if self.left_out > 0 {
+            write!(f, " ({} pairs of rows left out)", self.left_out)?;
+        }
         for failure in &self.failures {
             write!(f, "\n{failure}")?;
         }
