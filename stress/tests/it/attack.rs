@@ -184,12 +184,11 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
     let mesh = |shape: &[usize]| {
         DeviceMesh::simulated(BackendKind::CPU, shape, &["x", "y", "z"][..shape.len()]).unwrap()
     };
-    let meshes: Vec<DeviceMesh> = [
-        &[1][..], &[2], &[3], &[4], &[5], &[2, 3], &[2, 2], &[3, 2], &[1, 1], &[2, 1, 2],
-    ]
-    .iter()
-    .map(|shape| mesh(shape))
-    .collect();
+    let meshes: Vec<DeviceMesh> =
+        [&[1][..], &[2], &[3], &[4], &[5], &[2, 3], &[2, 2], &[3, 2], &[1, 1], &[2, 1, 2]]
+            .iter()
+            .map(|shape| mesh(shape))
+            .collect();
     let rounds: usize = std::env::var("ATTACK_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
     let mut numbers = Numbers(
         std::env::var("ATTACK_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(0x9E37_79B9_7F4A_7C15),
@@ -251,8 +250,9 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
                         placed.push(upload(host, &DeviceMapping::replicated(&elsewhere))?);
                         continue;
                     }
-                    let mut places: Vec<Place> =
-                        (0..mesh.ndim()).map(|axis| random_place(&mut numbers, host, mesh.size(axis), op)).collect();
+                    let mut places: Vec<Place> = (0..mesh.ndim())
+                        .map(|axis| random_place(&mut numbers, host, mesh.size(axis), op))
+                        .collect();
                     // Written operands move nothing: the source lies alike, so that something runs.
                     if let Some(first) = &first_places
                         && (written || numbers.chance(3))
@@ -274,8 +274,20 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
                     };
                     first_places.get_or_insert(places);
                     // The parts are right.
-                    if numbers.chance(4) && read(&made)? != host.values.iter().map(|v| if host.dtype == DType::Bool { f64::from(u8::from(*v > 0.0)) } else { *v }).collect::<Vec<_>>() {
-                        note(format!("{} to_vec {}", host.dtype, made.mapping()), format!("{}: {:?} want {:?}", made.layout(), read(&made)?, host.values));
+                    if numbers.chance(4)
+                        && read(&made)?
+                            != host
+                                .values
+                                .iter()
+                                .map(|v| {
+                                    if host.dtype == DType::Bool { f64::from(u8::from(*v > 0.0)) } else { *v }
+                                })
+                                .collect::<Vec<_>>()
+                    {
+                        note(
+                            format!("{} to_vec {}", host.dtype, made.mapping()),
+                            format!("{}: {:?} want {:?}", made.layout(), read(&made)?, host.values),
+                        );
                     }
                     placed.push(made);
                 }
@@ -286,18 +298,22 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
                     .collect();
                 let at = format!("{} {:?} on {mesh}: {}", def.name, case.args, layouts.join("; "));
                 let got = auto_reshard(Policy::silent().all(), || {
-                    call(def, case, &placed, &scalars)
-                        .and_then(|all| all.iter().map(|x| Ok((x.layout().to_string(), read(x)?))).collect::<Result<Vec<_>>>())
+                    call(def, case, &placed, &scalars).and_then(|all| {
+                        all.iter().map(|x| Ok((x.layout().to_string(), read(x)?))).collect::<Result<Vec<_>>>()
+                    })
                 });
                 match got {
                     Err(error) => {
                         refused += 1;
-                        let plain = placed.iter().all(|x| {
-                            x.layout().places().iter().all(|p| !matches!(p, Place::Custom(_)))
-                        });
+                        let plain = placed
+                            .iter()
+                            .all(|x| x.layout().places().iter().all(|p| !matches!(p, Place::Custom(_))));
                         let bad = !matches!(error.kind(), ErrorKind::Sharding) || (plain && !written);
                         if bad {
-                            note(format!("{} refuses {:?}", def.name, error.kind()), format!("{at}\n{error}"));
+                            note(
+                                format!("{} refuses {:?}", def.name, error.kind()),
+                                format!("{at}\n{error}"),
+                            );
                         }
                         let text = error.to_string();
                         assert!(text.contains(def.name) && !error.operands().is_empty(), "{text}");
@@ -306,8 +322,15 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
                         compared += 1;
                         let exact = hosts.iter().all(|host| host.dtype != DType::F32);
                         for ((layout, got), want) in got.iter().zip(&want) {
-                            if got.len() != want.len() || !got.iter().zip(want).all(|(a, b)| close(*a, *b, exact)) {
-                                note(format!("{} wrong", def.name), format!("{at}\n  -> {layout}\n  got  {got:?}\n  want {want:?}\n  operands {hosts:?}"));
+                            if got.len() != want.len()
+                                || !got.iter().zip(want).all(|(a, b)| close(*a, *b, exact))
+                            {
+                                note(
+                                    format!("{} wrong", def.name),
+                                    format!(
+                                        "{at}\n  -> {layout}\n  got  {got:?}\n  want {want:?}\n  operands {hosts:?}"
+                                    ),
+                                );
                             }
                         }
                     }

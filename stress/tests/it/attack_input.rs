@@ -60,14 +60,18 @@ fn meshes() {
     f.check("name twice", ErrorKind::Mesh, &["'x'"], || {
         DeviceMesh::simulated(BackendKind::CPU, [2, 2], ["x", "x"])
     });
-    f.check("empty name", ErrorKind::Mesh, &["empty name"], || DeviceMesh::simulated(BackendKind::CPU, [2], [""]));
+    f.check("empty name", ErrorKind::Mesh, &["empty name"], || {
+        DeviceMesh::simulated(BackendKind::CPU, [2], [""])
+    });
     f.check("no names", ErrorKind::Mesh, &["[2]"], || DeviceMesh::simulated(BackendKind::CPU, [2], none));
     f.check("device twice", ErrorKind::Mesh, &["twice"], || DeviceMesh::new(&[cpu(0), cpu(0)], [2], ["x"]));
     f.check("count", ErrorKind::Mesh, &["[3]", "2"], || DeviceMesh::new(&[cpu(0), cpu(1)], [3], ["x"]));
     f.check("half simulated", ErrorKind::Mesh, &["slots"], || {
         DeviceMesh::new(&[cpu(0), cpu(1), Device::new(BackendKind::CPU, 1)], [3], ["x"])
     });
-    f.check("axis types", ErrorKind::Mesh, &["axis types"], || mesh(&[2]).with_axis_types([AxisType::Auto; 2]));
+    f.check("axis types", ErrorKind::Mesh, &["axis types"], || {
+        mesh(&[2]).with_axis_types([AxisType::Auto; 2])
+    });
     f.check("axis name", ErrorKind::Axis, &["'q'", "x"], || mesh(&[2]).axis_index("q"));
     f.check("axis size", ErrorKind::Axis, &["7"], || mesh(&[2]).axis_size(&[7]));
     f.check("device coord", ErrorKind::Axis, &["9"], || mesh(&[2]).device_coord(9, &[0]));
@@ -111,7 +115,7 @@ fn tensors() {
         });
     }
     // It fits the arithmetic but no memory.
-    f.check("full big", ErrorKind::Backend, &["full", "memory", "1099511627776"], || {
+    f.check("full big", ErrorKind::Backend, &["full", "memory", "f32[1099511627776, 8192]"], || {
         full([1 << 40, 1 << 13], 1.0, DType::F32, &whole)
     });
     f.check("17 axes", ErrorKind::Shape, &["17", "16"], || Tensor::from_slice(&[1_f32], shape(17), &whole));
@@ -128,7 +132,9 @@ fn tensors() {
     f.check("bytes", ErrorKind::Shape, &["from_bytes", "3 bytes"], || {
         Tensor::from_bytes(&[0; 3], TensorLayout::new(DType::F32, [2], whole.clone())?)
     });
-    f.check("mapping length", ErrorKind::Mapping, &["2"], || DeviceMapping::new(&mesh(&[2]), [Replicated; 2]));
+    f.check("mapping length", ErrorKind::Mapping, &["2"], || {
+        DeviceMapping::new(&mesh(&[2]), [Replicated; 2])
+    });
     f.check("mixed partial", ErrorKind::Mapping, &["max", "sum"], || {
         DeviceMapping::new(&mesh(&[2, 3]), [Partial(ReduceOp::Max), Partial(ReduceOp::Sum)])
     });
@@ -165,9 +171,13 @@ fn tensors() {
     });
     let unknown = rebind_mapping(&x, &on(&[Unknown]), [2, 2]).unwrap();
     f.check("unknown to_vec", ErrorKind::Sharding, &["Unknown", "f32[2, 2]"], || unknown.to_vec::<f32>());
-    f.check("unknown move", ErrorKind::Sharding, &["Unknown", "rebind_mapping"], || unknown.transfer_to(&whole));
+    f.check("unknown move", ErrorKind::Sharding, &["Unknown", "rebind_mapping"], || {
+        unknown.transfer_to(&whole)
+    });
     f.check("unknown op", ErrorKind::Sharding, &["relu", "Unknown", "rebind_mapping"], || relu(&unknown));
-    f.check("unknown store", ErrorKind::Sharding, &["all_gather", "Unknown"], || all_gather(&unknown, "x", 0));
+    f.check("unknown store", ErrorKind::Sharding, &["all_gather", "Unknown"], || {
+        all_gather(&unknown, "x", 0)
+    });
     f.finish();
 }
 
@@ -182,7 +192,9 @@ fn broadcasts_that_do_not_fit_memory() {
     let table = full([1, 1 << 22], 1.0, DType::F32, &one).unwrap();
     let ids = full([1 << 22], 0_i64, DType::I64, &one).unwrap();
     f.check("embedding", ErrorKind::Backend, &["embedding", "memory"], || embedding(&table, &ids));
-    f.check("matmul", ErrorKind::Backend, &["matmul", "memory"], || matmul(&column, &reshape(&row, &[1, -1])?));
+    f.check("matmul", ErrorKind::Backend, &["matmul", "memory"], || {
+        matmul(&column, &reshape(&row, &[1, -1])?)
+    });
     let parts = DeviceMapping::new(&mesh(&[2]), [Sharded(0)]).unwrap();
     let (column, table) = (column.transfer_to(&parts).unwrap(), row);
     f.check("sharded add", ErrorKind::Backend, &["add", "memory"], || add(&column, &table));
@@ -198,7 +210,9 @@ fn a_mesh_of_all_devices_there_can_be() {
     let mapping = DeviceMapping::new(&all, [Sharded(0)]).unwrap();
     assert_eq!(*mapping.local_shape(&Shape::from([5]), 4), [1]);
     f.check("full", ErrorKind::Backend, &["full", "4294967295"], || full([4], 1.0, DType::F32, &mapping));
-    f.check("from_slice", ErrorKind::Backend, &["4294967295"], || Tensor::from_slice(&[1_f32], [1], &mapping));
+    f.check("from_slice", ErrorKind::Backend, &["4294967295"], || {
+        Tensor::from_slice(&[1_f32], [1], &mapping)
+    });
     f.finish();
 }
 
@@ -260,9 +274,12 @@ fn indices_out_of_range_err_wherever_the_table_is_split() {
         let table = table.transfer_to(&DeviceMapping::new(&m, places).unwrap()).unwrap();
         for bad in [4, -1, i64::MAX, i64::MIN, 1 << 40] {
             let ids = Tensor::from_slice(&[0, bad], [2], &whole).unwrap();
-            f.check(&format!("{places:?} {bad}"), ErrorKind::Kernel, &["embedding", &bad.to_string(), "table: f32[4, 2]"], || {
-                embedding(&table, &ids)
-            });
+            f.check(
+                &format!("{places:?} {bad}"),
+                ErrorKind::Kernel,
+                &["embedding", &bad.to_string(), "table: f32[4, 2]"],
+                || embedding(&table, &ids),
+            );
         }
     }
     f.finish();
