@@ -6,8 +6,8 @@ use crate::plan::{CallPlan, Key, KeyOperand, PlanCache};
 use crate::record::Call;
 use crate::rule::Role;
 use crate::{
-    Device, Error, ErrorKind, KernelCx, Operand, Place, Result, Results, Scalar, Scope, StageCx, Tensor,
-    TensorBuffer, bail,
+    Device, DeviceMapping, Error, ErrorKind, KernelCx, Operand, Place, Result, Results, Scalar, Scope,
+    StageCx, Tensor, TensorBuffer, bail,
 };
 use smallvec::SmallVec;
 use std::any::Any;
@@ -138,21 +138,21 @@ fn planned(
         return Ok(plan);
     }
     // Rules and shape functions are foreign code too.
-    let made = guarded(|| CallPlan::new(def, key.groups, &call.keys, args, scope))?;
+    let made = guarded("the op's code", || CallPlan::new(def, key.groups, &call.keys, args, scope))?;
     let plan = Arc::new(made);
     CACHE.with(|cache| cache.borrow_mut().insert(&key, plan.clone()));
     Ok(plan)
 }
 
 /// Runs foreign code; a panic becomes an error.
-fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn guarded<T>(whose: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
         let message = payload
             .downcast_ref::<&str>()
             .map(|text| (*text).to_owned())
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "no message".to_owned());
-        Err(Error::new(ErrorKind::Kernel, format!("the op's code panicked: {message}")))
+        Err(Error::new(ErrorKind::Kernel, format!("{whose} panicked: {message}")))
     })
 }
 
@@ -211,7 +211,9 @@ fn run(
                 |operand| if let FlatOperand::Tensor(tensor) = operand { Some(*tensor) } else { None },
             )
             .collect();
-        recorder.record(&Call { def, operands: &tensors, args, results: &results, cost: plan.plan.cost })?;
+        let call = Call { def, operands: &tensors, args, results: &results, cost: plan.plan.cost };
+        guarded("the recorder", || recorder.record(&call))
+            .map_err(|error| located(error, def, operands, at))?;
     }
     Ok(Results::new(results))
 }
@@ -288,7 +290,12 @@ fn inputs<'a>(def: &'static OpDef, plan: &CallPlan, operands: &[FlatOperand<'a>]
 
 /// A one-device tensor on every device of the op's mesh.
 fn spread(op: &'static str, plan: &CallPlan, tensor: &Tensor) -> Result<LocalArrays> {
-    let Some(whole) = tensor.shards().first() else {
+    // A placement of the open trait may hold even the whole in an order of its own.
+    let plain = match tensor.layout().places().iter().any(|place| matches!(place, Place::Custom(_))) {
+        true => Some(tensor.transfer_to(&DeviceMapping::replicated(tensor.mesh()))?),
+        false => None,
+    };
+    let Some(whole) = plain.as_ref().unwrap_or(tensor).shards().first() else {
         bail!(Process, "the one device of {} is not addressable in this process", tensor.layout());
     };
     plan.devices.iter().map(|device| bring(op, plan, whole, *device)).collect()
@@ -379,7 +386,8 @@ fn execute(
             &plan.staged,
         );
         let shards: SmallVec<[LocalArrays; 4]> = inputs.iter().map(|input| input.arrays().clone()).collect();
-        let staged = guarded(|| (def.stages)(&mut cx, Grouped::new(&shards, Groups(&groups)), args))?;
+        let staged =
+            guarded("the op's code", || (def.stages)(&mut cx, Grouped::new(&shards, Groups(&groups)), args))?;
         outputs = staged.into_iter().collect();
         return check(plan, outputs);
     }
@@ -406,7 +414,9 @@ fn execute(
                 own.push(shards.remove(i));
             }
         }
-        let made = guarded(|| (plan.kernel)(&mut cx, Grouped::new(&arrays, Groups(&groups)), &mut own, args));
+        let made = guarded("the op's code", || {
+            (plan.kernel)(&mut cx, Grouped::new(&arrays, Groups(&groups)), &mut own, args)
+        });
         for ((_, shards), array) in written.iter_mut().zip(own) {
             shards.insert(i, array);
         }
