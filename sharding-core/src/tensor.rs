@@ -198,7 +198,9 @@ impl Tensor {
             return Err(Error::new(ErrorKind::Process, "no shard is addressable in this process")
                 .with_op("to_vec")
                 .with_operands([format!("x: {}", self.layout())])
-                .with_fix("read it in a process of the mesh, or x.transfer_to(&mapping) onto this one's devices"));
+                .with_fix(
+                    "read it in a process of the mesh, or x.transfer_to(&mapping) onto this one's devices",
+                ));
         };
         whole.shard_to_vec(*first)
     }
