@@ -5,6 +5,7 @@ use crate::op::{Grouped, Groups, KeyWriter, Op, OpArgs, OpDef};
 use crate::plan::{CallPlan, Key, KeyOperand, PlanCache};
 use crate::record::Call;
 use crate::rule::Role;
+use crate::tensor::host_bytes;
 use crate::{
     Device, DeviceMapping, Error, ErrorKind, KernelCx, Operand, Place, Result, Results, Scalar, Scope,
     StageCx, Tensor, TensorBuffer, bail,
@@ -311,7 +312,7 @@ fn bring(op: &'static str, plan: &CallPlan, whole: &LocalArray, device: Device) 
         let pieces = [(whole.clone(), SmallVec::from_elem(0, whole.shape().len()))];
         plan.backend.copy(&mut [Move { op, pieces: &pieces, into: &mut copy }])?;
     } else {
-        let mut bytes = vec![0; whole.bytes()];
+        let mut bytes = host_bytes(whole.bytes())?;
         crate::backend::backend_of(from.kind)?.read(whole, &mut bytes)?;
         plan.backend.write(&bytes, &mut copy)?;
     }

@@ -181,8 +181,10 @@ impl Tensor {
             .with_operands([format!("x: {}", self.layout())])
             .with_fix("ask for one of x.positions()"));
         };
-        let mut bytes = vec![0; shard.bytes()];
-        backend_of(shard.device().kind)?.read(shard, &mut bytes)?;
+        let located =
+            |error: Error| error.with_op("shard_to_vec").with_operands([format!("x: {}", self.layout())]);
+        let mut bytes = host_bytes(shard.bytes()).map_err(located)?;
+        backend_of(shard.device().kind)?.read(shard, &mut bytes).map_err(located)?;
         Ok(T::from_bytes(&bytes))
     }
 
@@ -298,6 +300,20 @@ impl Tensor {
         check_shards(&layout, &self.0.positions, &self.0.shards)?;
         Ok(Self::from_checked(layout, self.0.positions.clone(), self.0.shards.clone()))
     }
+}
+
+/// Zeros in host memory. A tensor of a backend without data may be larger than any memory: that is an error, where an
+/// allocation that fails would end the program.
+pub(crate) fn host_bytes(n: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match bytes.try_reserve_exact(n) {
+        Ok(()) => bytes.resize(n, 0),
+        Err(_) => {
+            return Err(Error::new(ErrorKind::Backend, format!("not enough host memory for {n} bytes"))
+                .with_fix("read or transfer a part of it: slice(&x, ..)"));
+        }
+    }
+    Ok(bytes)
 }
 
 /// There is one local array of the right dtype and shape per position.

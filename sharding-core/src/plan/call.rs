@@ -146,6 +146,7 @@ impl CallPlan {
                         DeviceMapping::new(&mesh, places)?,
                     )?;
                     let program = Program::search(present, &target, scope.cost())?;
+                    check_explicit(&program, &def.operand_name(groups, layouts.len()), &mesh)?;
                     (target, Some(Box::new(program)))
                 }
                 None => (
@@ -236,6 +237,31 @@ fn strictest<'a>(mesh: &DeviceMesh, others: impl Iterator<Item = &'a DeviceMesh>
         }
     }
     if types.as_slice() == mesh.axis_types() { Ok(mesh.clone()) } else { mesh.with_axis_types(types) }
+}
+
+/// On an explicit axis nothing is communicated. A rule's row speaks of one mesh axis; that a slice of it is not local,
+/// because the cuts of a tensor axis that other mesh axes split too do not nest, shows in the program only.
+fn check_explicit(program: &Program, operand: &str, mesh: &DeviceMesh) -> Result<()> {
+    let explicit = |axis: &&usize| mesh.axis_types().get(**axis) == Some(&AxisType::Explicit);
+    let steps = program.steps.iter().filter(|step| step.kind.communicates());
+    let Some((step, axis)) = steps.filter_map(|step| Some((step, *step.axes.iter().find(explicit)?))).next()
+    else {
+        return Ok(());
+    };
+    let places = program.target.places();
+    Err(Error::new(
+        ErrorKind::Sharding,
+        format!(
+            "{operand} would have to go from {} to {} by {}, and on an explicit mesh axis no op communicates by itself",
+            program.source.mapping(),
+            program.target.mapping(),
+            step.kind.name()
+        ),
+    )
+    .with_mesh_axis(mesh.axis_name(axis), mesh.size(axis))
+    .with_fix(format!(
+        "let {operand} = {operand}.transfer_to(&DeviceMapping::new({operand}.mesh(), {places:?})?)?;"
+    )))
 }
 
 /// A one-device operand is passed whole: its device must hold the whole, which nobody knows of Unknown.

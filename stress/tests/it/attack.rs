@@ -1,8 +1,9 @@
 //! Every op on every placement equals the op on one device: random layouts of the cases' operands, with parts of all
 //! combinations, splits that do not nest, custom placements, one-device operands and numbers among them.
 
+use sharding_core::backend::StepKind;
 use sharding_core::op::{Case, Fill, OpDef, OperandKind, Registry};
-use sharding_core::{DType, dispatch_dyn};
+use sharding_core::{AxisType, DType, dispatch_dyn, plan_call};
 use sharding_ops::{
     BackendKind, Device, DeviceMapping, DeviceMesh, ErrorKind, Interleaved, Operand, Place, Policy, Ragged,
     ReduceOp, Result, Scalar, Tensor, TensorBuffer, TensorLayout, auto_reshard,
@@ -344,5 +345,179 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
     eprintln!("{compared} compared, {refused} refused");
     assert!(compared > 500, "{compared}");
     assert!(wrong.is_empty(), "{} kinds of faults", wrong.len());
+    Ok(())
+}
+
+/// A plan on explicit axes never communicates, and one under a policy of no transitions moves nothing; where the plan
+/// says so, the call does too.
+#[test]
+fn explicit_axes_and_strict_policies_hold_for_every_op() -> Result<()> {
+    let mut numbers = Numbers(0xDEAD_BEEF_CAFE);
+    let (mut fine, mut refused) = (0, 0);
+    for def in Registry::get()?.ops().filter(|def| !def.at.0.contains("attack")) {
+        let mut cases = sharding_core::op::Cases::new();
+        (def.cases)(&mut cases);
+        for case in cases.iter() {
+            for round in 0..60 {
+                let shape: &[usize] = [&[2][..], &[3], &[2, 2]][numbers.below(3)];
+                let mesh = DeviceMesh::simulated(BackendKind::CPU, shape, &["x", "y"][..shape.len()])?;
+                let explicit: Vec<AxisType> =
+                    shape.iter().map(|_| [AxisType::Explicit, AxisType::Auto][numbers.below(2)]).collect();
+                let mesh = mesh.with_axis_types(&explicit)?;
+                let mut placed = Vec::new();
+                for operand in &case.operands {
+                    let meta = &operand.meta;
+                    let values = values(&mut numbers, meta.dtype, operand.fill, meta.shape.elements());
+                    let host = Host { dtype: meta.dtype, shape: meta.shape.to_vec(), values };
+                    let places: Vec<Place> = (0..mesh.ndim())
+                        .map(|axis| random_place(&mut numbers, &host, mesh.size(axis), ReduceOp::Sum))
+                        .map(|place| {
+                            if place.is_partial() && meta.dtype == DType::Bool {
+                                Place::Replicated
+                            } else {
+                                place
+                            }
+                        })
+                        .collect();
+                    let made = place(&mut numbers, &host, &mesh, &places);
+                    placed.push(made.or_else(|_| upload(&host, &DeviceMapping::replicated(&mesh)))?);
+                }
+                let policy = if round % 3 == 0 { Policy::raise().all() } else { Policy::silent().all() };
+                let raise = round % 3 == 0;
+                let mut buffers: Vec<TensorBuffer> = placed.iter().cloned().map(TensorBuffer::new).collect();
+                let (mut operands, mut next, mut free) = (Vec::new(), 0, buffers.iter_mut());
+                for (declared, n) in def.operands.iter().zip(&case.groups) {
+                    let own = &placed[next..next + usize::from(*n)];
+                    next += usize::from(*n);
+                    operands.push(match declared.kind {
+                        OperandKind::Many => Operand::Many(own),
+                        OperandKind::Optional => Operand::Optional(own.first()),
+                        OperandKind::Written => Operand::Written(free.next().unwrap()),
+                        _ => Operand::Tensor(&own[0]),
+                    });
+                }
+                let plan = auto_reshard(policy, || plan_call(def, &operands, &*case.args));
+                drop(operands);
+                let ran = auto_reshard(policy, || call(def, case, &placed, &vec![None; placed.len()]));
+                let layouts: Vec<String> = placed.iter().map(|x| x.layout().to_string()).collect();
+                let at = format!("{} {:?} on {explicit:?}: {}", def.name, case.args, layouts.join("; "));
+                assert_eq!(plan.is_ok(), ran.is_ok(), "{at}");
+                let Ok(plan) = plan else {
+                    refused += 1;
+                    continue;
+                };
+                fine += 1;
+                for program in plan.moves().flatten() {
+                    for step in &program.steps {
+                        assert!(!raise || step.kind == StepKind::Relabel, "{at}: {step} under raise");
+                        let local = matches!(step.kind, StepKind::Relabel | StepKind::LocalSlice);
+                        let explicit = step.axes.iter().any(|axis| explicit[*axis] == AxisType::Explicit);
+                        assert!(local || !explicit, "{at}: {step} on an explicit axis");
+                    }
+                }
+                for (axis, row) in plan.plan().rows.iter().enumerate() {
+                    assert!(
+                        explicit[axis] == AxisType::Auto
+                            || !row.stages.iter().any(|stage| stage.kind.communicates()),
+                        "{at}: a staged row"
+                    );
+                }
+                let results = ran?;
+                for (result, layout) in results.iter().zip(plan.results()) {
+                    assert_eq!(result.layout(), layout, "{at}");
+                    assert_eq!(result.mesh().axis_types(), &explicit, "{at}: the result forgot the types");
+                }
+            }
+        }
+    }
+    assert!(fine > 300 && refused > 300, "{fine} {refused}");
+    Ok(())
+}
+
+/// Between any two layouts on one mesh, on two meshes, on one device: the same values, or an error of kind Sharding or
+/// Mapping that names the op and the operand.
+#[test]
+fn transfers_keep_values() -> Result<()> {
+    let mut numbers = Numbers(0x1234_5678_9ABC_DEF1);
+    let meshes: Vec<DeviceMesh> = [&[1][..], &[2], &[5], &[2, 3], &[3, 2], &[2, 1, 2], &[2, 2]]
+        .iter()
+        .map(|shape| DeviceMesh::simulated(BackendKind::CPU, shape, &["x", "y", "z"][..shape.len()]))
+        .collect::<Result<_>>()?;
+    let (mut moved, mut refused) = (0, BTreeMap::new());
+    for _ in 0..20_000 {
+        let dims: Vec<usize> =
+            (0..numbers.below(4)).map(|_| [0, 1, 2, 3, 5, 7, 10][numbers.below(7)]).collect();
+        let dtype = [DType::F32, DType::I64][numbers.below(2)];
+        let n = dims.iter().product();
+        let values = values(&mut numbers, dtype, Fill::Signed, n);
+        let host = Host { dtype, shape: dims, values };
+        let op = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod][numbers.below(4)];
+        let from = meshes[numbers.below(meshes.len())].clone();
+        let to = if numbers.chance(2) { from.clone() } else { meshes[numbers.below(meshes.len())].clone() };
+        let places = |numbers: &mut Numbers, mesh: &DeviceMesh| -> Vec<Place> {
+            (0..mesh.ndim()).map(|axis| random_place(numbers, &host, mesh.size(axis), op)).collect()
+        };
+        let (source, target) = (places(&mut numbers, &from), places(&mut numbers, &to));
+        let Ok(x) = place(&mut numbers, &host, &from, &source) else { continue };
+        let Ok(mapping) = DeviceMapping::new(&to, &target) else { continue };
+        match x.transfer_to(&mapping) {
+            Ok(y) => {
+                moved += 1;
+                let want: Vec<f64> = host.values.clone();
+                assert_eq!(read(&y)?, want, "{} to {mapping} on {to}", x.layout());
+                let checked =
+                    Tensor::from_shards(y.layout().clone(), y.positions().clone(), y.shards().clone());
+                assert!(checked.is_ok(), "{checked:?}");
+                if target.iter().all(|place| !place.is_partial()) {
+                    let direct = place(&mut numbers, &host, &to, &target)?;
+                    for position in 0..to.num_devices() {
+                        let bits = |x: &Tensor| -> Result<Vec<f64>> {
+                            match dtype {
+                                DType::I64 => {
+                                    Ok(x.shard_to_vec::<i64>(position)?.iter().map(|v| *v as f64).collect())
+                                }
+                                _ => Ok(x
+                                    .shard_to_vec::<f32>(position)?
+                                    .iter()
+                                    .map(|v| f64::from(*v))
+                                    .collect()),
+                            }
+                        };
+                        assert_eq!(
+                            bits(&y)?,
+                            bits(&direct)?,
+                            "{} to {mapping} on {to} at {position}",
+                            x.layout()
+                        );
+                    }
+                }
+            }
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    text.contains("transfer_to") && !error.operands().is_empty() && error.fix().is_some(),
+                    "{text}"
+                );
+                let message = error
+                    .message()
+                    .split(':')
+                    .next()
+                    .unwrap_or("")
+                    .chars()
+                    .filter(|c| !c.is_ascii_digit())
+                    .take(60)
+                    .collect::<String>();
+                refused
+                    .entry((format!("{:?}", error.kind()), message))
+                    .and_modify(|(n, _)| *n += 1)
+                    .or_insert((1, text));
+            }
+        }
+    }
+    for (key, (n, text)) in &refused {
+        eprintln!("{n} {key:?}\n{text}\n");
+    }
+    assert!(refused.keys().all(|(kind, _)| kind == "Sharding" || kind == "Mapping"), "{:?}", refused.keys());
+    assert!(moved > 8000, "{moved}");
     Ok(())
 }

@@ -284,3 +284,33 @@ fn indices_out_of_range_err_wherever_the_table_is_split() {
     }
     f.finish();
 }
+
+#[test]
+fn values_larger_than_memory_cannot_be_read() {
+    // A broadcast view holds one element however large it is.
+    let one = tensor_of_one();
+    let wide = one.shards()[0].broadcast_to(&Shape::from([1 << 40, 1 << 10])).unwrap();
+    let layout = TensorLayout::new(DType::F32, [1 << 40, 1 << 10], one.mapping().clone()).unwrap();
+    let wide = Tensor::from_shards(layout, one.positions().clone(), [wide].into_iter().collect()).unwrap();
+    let mut f = Faults::default();
+    let words = &["memory", "f32[1099511627776, 1024]"][..];
+    f.check("to_vec", ErrorKind::Backend, words, || wide.to_vec::<f32>());
+    f.check("shard_to_vec", ErrorKind::Backend, words, || wide.shard_to_vec::<f32>(0));
+    f.check("relu", ErrorKind::Backend, words, || relu(&wide));
+    f.check("sub", ErrorKind::Backend, words, || sub(&wide, &wide));
+    let away = DeviceMapping::replicated(&DeviceMesh::single(Device::new(stress::deferred::KIND, 0)));
+    f.check("transfer", ErrorKind::Backend, words, || wide.transfer_to(&away));
+    let beside = full(
+        [1],
+        1.0,
+        DType::F32,
+        &DeviceMapping::replicated(&DeviceMesh::simulated(stress::deferred::KIND, [2], ["x"]).unwrap()),
+    );
+    f.check("add", ErrorKind::Backend, words, || add(&beside?, &wide));
+    f.finish();
+}
+
+fn tensor_of_one() -> Tensor {
+    let single = DeviceMesh::single(Device::cpu());
+    Tensor::from_slice(&[1_f32], [1, 1], &DeviceMapping::replicated(&single)).unwrap()
+}
