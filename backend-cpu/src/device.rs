@@ -34,8 +34,18 @@ pub(crate) fn probe() -> Vec<Device> {
     vec![Device::cpu().with_process(Scope::current().process())]
 }
 
+/// The most devices of a mesh: every one of them costs memory here, if only for its place in a list.
+const MOST_DEVICES: usize = 1 << 20;
+
 /// The positions of a mesh that are on the CPU of this process.
 pub(crate) fn positions(mesh: &DeviceMesh) -> Result<Positions> {
+    if mesh.num_devices() > MOST_DEVICES {
+        return Err(Error::new(
+            ErrorKind::Backend,
+            format!("{mesh} has {} devices; one CPU plays at most {MOST_DEVICES}", mesh.num_devices()),
+        )
+        .with_fix("DeviceMesh::simulated(BackendKind::SIM, shape, names) for meshes of any size"));
+    }
     let process = Scope::current().process();
     let mut found = Vec::new();
     for (position, device) in mesh.devices().enumerate() {

@@ -109,15 +109,16 @@ impl fmt::Display for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<16} {:<16} {:<16} {:>8} {:>16}",
+            "{:<16} {:<20} {:<16} {:>8} {:>16}",
             "op", "collective", "mesh axes", "count", "bytes/device"
         )?;
         for one in &self.collectives {
+            let by = one.kind.reduce_op().map_or(String::new(), |op| format!("({op})"));
             writeln!(
                 f,
-                "{:<16} {:<16} {:<16} {:>8} {:>16.0}",
+                "{:<16} {:<20} {:<16} {:>8} {:>16.0}",
                 one.op,
-                one.kind.name(),
+                format!("{}{by}", one.kind.name()),
                 one.axes.join(","),
                 one.count,
                 one.bytes

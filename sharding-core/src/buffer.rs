@@ -7,6 +7,10 @@ use std::fmt;
 /// A tensor that ops may write, by `&mut`: who holds it is the only one who does.
 ///
 /// Snapshots ([`TensorBuffer::to_tensor`]) keep their values: a later write copies the shards that are shared.
+///
+/// A store that is refused (by shapes, dtypes, layouts or the policy) changes nothing. One that fails while devices are
+/// writing leaves every shard there, some of them written: writing in place keeps no copy to go back to. Store the
+/// whole again, or keep a snapshot of what must not be lost.
 pub struct TensorBuffer {
     layout: BufferLayout,
     tensor: Tensor,

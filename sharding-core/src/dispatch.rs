@@ -5,9 +5,10 @@ use crate::op::{Grouped, Groups, KeyWriter, Op, OpArgs, OpDef};
 use crate::plan::{CallPlan, Key, KeyOperand, PlanCache};
 use crate::record::Call;
 use crate::rule::Role;
+use crate::tensor::host_bytes;
 use crate::{
-    Device, Error, ErrorKind, KernelCx, Operand, Place, Result, Results, Scalar, Scope, StageCx, Tensor,
-    TensorBuffer, bail,
+    Device, DeviceMapping, Error, ErrorKind, KernelCx, Operand, Place, Result, Results, Scalar, Scope,
+    StageCx, Tensor, TensorBuffer, bail,
 };
 use smallvec::SmallVec;
 use std::any::Any;
@@ -138,21 +139,21 @@ fn planned(
         return Ok(plan);
     }
     // Rules and shape functions are foreign code too.
-    let made = guarded(|| CallPlan::new(def, key.groups, &call.keys, args, scope))?;
+    let made = guarded("the op's code", || CallPlan::new(def, key.groups, &call.keys, args, scope))?;
     let plan = Arc::new(made);
     CACHE.with(|cache| cache.borrow_mut().insert(&key, plan.clone()));
     Ok(plan)
 }
 
 /// Runs foreign code; a panic becomes an error.
-fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn guarded<T>(whose: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
         let message = payload
             .downcast_ref::<&str>()
             .map(|text| (*text).to_owned())
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "no message".to_owned());
-        Err(Error::new(ErrorKind::Kernel, format!("the op's code panicked: {message}")))
+        Err(Error::new(ErrorKind::Kernel, format!("{whose} panicked: {message}")))
     })
 }
 
@@ -211,7 +212,9 @@ fn run(
                 |operand| if let FlatOperand::Tensor(tensor) = operand { Some(*tensor) } else { None },
             )
             .collect();
-        recorder.record(&Call { def, operands: &tensors, args, results: &results, cost: plan.plan.cost })?;
+        let call = Call { def, operands: &tensors, args, results: &results, cost: plan.plan.cost };
+        guarded("the recorder", || recorder.record(&call))
+            .map_err(|error| located(error, def, operands, at))?;
     }
     Ok(Results::new(results))
 }
@@ -245,7 +248,10 @@ fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
 }
 
 /// The local arrays of an operand where the kernels run.
-#[allow(clippy::large_enum_variant, reason = "lives on the stack of one call; a box would allocate on the hot path")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "lives on the stack of one call; a box would allocate on the hot path"
+)]
 enum Input<'a> {
     /// It did not move.
     Present(&'a LocalArrays),
@@ -285,7 +291,12 @@ fn inputs<'a>(def: &'static OpDef, plan: &CallPlan, operands: &[FlatOperand<'a>]
 
 /// A one-device tensor on every device of the op's mesh.
 fn spread(op: &'static str, plan: &CallPlan, tensor: &Tensor) -> Result<LocalArrays> {
-    let Some(whole) = tensor.shards().first() else {
+    // A placement of the open trait may hold even the whole in an order of its own.
+    let plain = match tensor.layout().places().iter().any(|place| matches!(place, Place::Custom(_))) {
+        true => Some(tensor.transfer_to(&DeviceMapping::replicated(tensor.mesh()))?),
+        false => None,
+    };
+    let Some(whole) = plain.as_ref().unwrap_or(tensor).shards().first() else {
         bail!(Process, "the one device of {} is not addressable in this process", tensor.layout());
     };
     plan.devices.iter().map(|device| bring(op, plan, whole, *device)).collect()
@@ -301,7 +312,7 @@ fn bring(op: &'static str, plan: &CallPlan, whole: &LocalArray, device: Device) 
         let pieces = [(whole.clone(), SmallVec::from_elem(0, whole.shape().len()))];
         plan.backend.copy(&mut [Move { op, pieces: &pieces, into: &mut copy }])?;
     } else {
-        let mut bytes = vec![0; whole.bytes()];
+        let mut bytes = host_bytes(whole.bytes())?;
         crate::backend::backend_of(from.kind)?.read(whole, &mut bytes)?;
         plan.backend.write(&bytes, &mut copy)?;
     }
@@ -376,7 +387,8 @@ fn execute(
             &plan.staged,
         );
         let shards: SmallVec<[LocalArrays; 4]> = inputs.iter().map(|input| input.arrays().clone()).collect();
-        let staged = guarded(|| (def.stages)(&mut cx, Grouped::new(&shards, Groups(&groups)), args))?;
+        let staged =
+            guarded("the op's code", || (def.stages)(&mut cx, Grouped::new(&shards, Groups(&groups)), args))?;
         outputs = staged.into_iter().collect();
         return check(plan, outputs);
     }
@@ -403,7 +415,9 @@ fn execute(
                 own.push(shards.remove(i));
             }
         }
-        let made = guarded(|| (plan.kernel)(&mut cx, Grouped::new(&arrays, Groups(&groups)), &mut own, args));
+        let made = guarded("the op's code", || {
+            (plan.kernel)(&mut cx, Grouped::new(&arrays, Groups(&groups)), &mut own, args)
+        });
         for ((_, shards), array) in written.iter_mut().zip(own) {
             shards.insert(i, array);
         }

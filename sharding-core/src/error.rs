@@ -41,7 +41,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// The error of every fallible function in the workspace; see the [module](self).
+/// The error of every fallible function in the workspace: opaque, one pointer wide.
 pub struct Error(Box<Inner>);
 
 /// An [`Error`] of kind [`ErrorKind::Sharding`].

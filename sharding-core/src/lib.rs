@@ -1,4 +1,46 @@
-//! Core.
+//! Everything of eager sharded tensors but kernels: words, shardings, rules, planner, redistribution, tensors, and the
+//! contract that backends fulfil. Users take it through `sharding_ops`, which adds the ops and links the backends.
+//!
+//! # Words
+//!
+//! | word | meaning | type |
+//! |---|---|---|
+//! | device mesh, mesh axis | an N-dimensional grid of devices; one named dimension of it | [`DeviceMesh`] |
+//! | tensor axis | a dimension of a tensor | |
+//! | device | one accelerator, or CPU slot | [`Device`] |
+//! | shard, local array | the piece of a tensor that one device holds | [`backend::LocalArray`] |
+//! | placement | what one mesh axis does to a tensor | [`Place`], [`Placement`] |
+//! | mapping | a mesh and one placement per mesh axis, or the same by names | [`DeviceMapping`], [`NamedMapping`] |
+//! | layout | dtype, global shape and mapping | [`TensorLayout`], [`BufferLayout`] |
+//! | row | on one mesh axis: a placement for every operand and every result | [`rule::AxisAssignment`] |
+//! | rule | from layouts (and plain arguments) to rows | [`sharding_rule`] |
+//! | plan | the row chosen on every mesh axis, with its cost | [`plan::Plan`] |
+//! | redistribute | change a tensor's placements | [`redistribute::Program`] |
+//! | primitive | one of the closed set of kernels that a backend provides | [`backend::Primitive`] |
+//!
+//! # Example
+//!
+//! Layouts and redistributions need no backend and no data:
+//!
+//! ```
+//! use sharding_core::plan::VolumeCost;
+//! use sharding_core::redistribute::Program;
+//! use sharding_core::{BackendKind, DType, DeviceMapping, DeviceMesh, Place, TensorLayout};
+//!
+//! let mesh = DeviceMesh::simulated(BackendKind::SIM, [1024, 1024], ["dp", "tp"])?;
+//! let on = |places| TensorLayout::new(DType::F32, [4096, 8192], DeviceMapping::new(&mesh, places)?);
+//!
+//! // Split by rows over both mesh axes: one balanced split over a million devices.
+//! let rows = on([Place::Sharded(0), Place::Sharded(0)])?;
+//! assert_eq!(&rows.local_shape(0)[..], [1, 8192]);
+//!
+//! // To rows over dp and columns over tp: one exchange along tp, and no whole copy anywhere.
+//! let blocks = on([Place::Sharded(0), Place::Sharded(1)])?;
+//! let program = Program::search(&rows, &blocks, &VolumeCost)?;
+//! assert_eq!(program.steps.len(), 1);
+//! assert_eq!(program.steps[0].kind.name(), "all_to_all");
+//! # Ok::<(), sharding_core::Error>(())
+//! ```
 pub mod backend;
 mod buffer;
 #[cfg(feature = "testing")]

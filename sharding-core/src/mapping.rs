@@ -2,7 +2,7 @@
 
 use crate::placement::Ranges;
 use crate::split::balanced;
-use crate::{DeviceMesh, Error, ErrorKind, Place, Result, Shape, bail};
+use crate::{DeviceMesh, Error, ErrorKind, Place, Result, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -79,10 +79,13 @@ impl DeviceMapping {
                     && (matches!(place, Place::Custom(_)) || matches!(other, Place::Custom(_)))
             });
             if shared {
-                bail!(
-                    Mapping,
-                    "tensor axis {axis} is split by a custom placement and by another mesh axis: {places:?}; a custom placement needs its tensor axis for itself"
-                );
+                return Err(Error::new(
+                    ErrorKind::Mapping,
+                    format!(
+                        "tensor axis {axis} is split by a custom placement and by another mesh axis of {mesh}: {places:?}; a custom placement needs its tensor axis for itself"
+                    ),
+                )
+                .with_fix("use Sharded on both mesh axes, or Replicated on one of them"));
             }
         }
         Ok(Self { mesh: mesh.clone(), places: places.into(), memory: MemoryKind::Device })
@@ -136,10 +139,19 @@ impl DeviceMapping {
                 error.with_mesh_axis(self.mesh.axis_name(mesh_axis), self.mesh.size(mesh_axis))
             };
             let Some(extent) = shape.get(axis) else {
-                return Err(located(Error::new(
-                    ErrorKind::Mapping,
-                    format!("{place} is out of range for the shape {shape} of {} tensor axes", shape.len()),
-                )));
+                return Err(located(
+                    Error::new(
+                        ErrorKind::Mapping,
+                        format!(
+                            "{place} is out of range for the shape {shape} of {} tensor axes",
+                            shape.len()
+                        ),
+                    )
+                    .with_fix(match shape.len() {
+                        0 => "place it Replicated: a zero-dimensional tensor has no axis to split".to_owned(),
+                        n => format!("name a tensor axis in 0..{n}"),
+                    }),
+                ));
             };
             if let Place::Custom(custom) = place {
                 custom.placement().check(*extent, self.mesh.size(mesh_axis)).map_err(located)?;

@@ -1,6 +1,6 @@
 //! Device meshes: named N-dimensional grids of devices.
 
-use crate::{BackendKind, Device, Error, ErrorKind, Result, bail};
+use crate::{BackendKind, Device, Error, ErrorKind, Result};
 use rustc_hash::{FxHashSet, FxHasher};
 use smallvec::SmallVec;
 use std::fmt;
@@ -113,7 +113,7 @@ impl DeviceMesh {
     /// # Errors
     /// [`ErrorKind::Mesh`] if there is no device, a size is 0, there are more than [`MAX_MESH_AXES`] axes, the
     /// product of the sizes is not the number of devices, names are empty, repeated or of another number, a
-    /// device appears twice, or only some ordinals of a process carry several slots.
+    /// device appears twice, devices are of several kinds, or only some ordinals of a process carry several slots.
     pub fn new<N: AsRef<str>>(
         devices: &[Device],
         shape: impl AsRef<[usize]>,
@@ -141,6 +141,7 @@ impl DeviceMesh {
             return Err(Error::new(ErrorKind::Mesh, format!("the device {twice} appears twice in the mesh"))
                 .with_fix("give each place its own slot: device.with_slot(i), or DeviceMesh::simulated(kind, shape, names)"));
         }
+        check_kinds(devices)?;
         check_sharing(devices)?;
         Ok(Self::build(DeviceList::new(devices), shape, names, size))
     }
@@ -157,11 +158,14 @@ impl DeviceMesh {
         let shape = shape.as_ref();
         let size = checked_size(shape)?;
         if u32::try_from(size).is_err() {
-            bail!(
-                Mesh,
-                "the mesh shape {shape:?} has {size} devices; a simulated mesh has at most {}",
-                u32::MAX
-            );
+            return Err(Error::new(
+                ErrorKind::Overflow,
+                format!(
+                    "the mesh shape {shape:?} has {size} devices; a simulated mesh has at most {}",
+                    u32::MAX
+                ),
+            )
+            .with_fix("use smaller mesh sizes"));
         }
         let names = checked_names(names.as_ref(), shape)?;
         Ok(Self::build(DeviceList::Slots { first: Device::new(kind, 0) }, shape, names, size))
@@ -197,7 +201,11 @@ impl DeviceMesh {
     pub fn with_axis_types(&self, types: impl AsRef<[AxisType]>) -> Result<Self> {
         let types = types.as_ref();
         if types.len() != self.ndim() {
-            bail!(Mesh, "{self} has {} mesh axes, got {} axis types", self.ndim(), types.len());
+            return Err(Error::new(
+                ErrorKind::Mesh,
+                format!("{self} has {} mesh axes, got {} axis types", self.ndim(), types.len()),
+            )
+            .with_fix("give one axis type per mesh axis; AxisType::Auto is the default"));
         }
         Ok(Self { inner: self.inner.clone(), axis_types: types.into() })
     }
@@ -297,7 +305,11 @@ impl DeviceMesh {
     /// [`ErrorKind::Axis`] for an axis or a position that is not there.
     pub fn device_coord(&self, position: usize, axes: &[usize]) -> Result<usize> {
         if position >= self.num_devices() {
-            bail!(Axis, "device {position} is out of range for {self} of {} devices", self.num_devices());
+            return Err(Error::new(
+                ErrorKind::Axis,
+                format!("device {position} is out of range for {self} of {} devices", self.num_devices()),
+            )
+            .with_fix(format!("use a position in 0..{}", self.num_devices())));
         }
         axes.iter().try_fold(0_usize, |coord, axis| {
             let size = self.checked_axis(*axis)?;
@@ -311,18 +323,19 @@ impl DeviceMesh {
                 ErrorKind::Axis,
                 format!("mesh axis {axis} is out of range for {self} of {} mesh axes", self.ndim()),
             )
+            .with_fix(format!("use an axis in 0..{}", self.ndim()))
         })
     }
 
     /// The coordinate of a position on one axis; 0 where there is no such axis.
     pub fn coord(&self, position: usize, axis: usize) -> usize {
-        let below: usize = self.inner.shape.iter().skip(axis + 1).product();
+        let below: usize = self.inner.shape.iter().skip(axis.saturating_add(1)).product();
         position / below.max(1) % self.size(axis).max(1)
     }
 
     /// The row-major distance between neighbours on one axis.
     pub fn stride(&self, axis: usize) -> usize {
-        self.inner.shape.iter().skip(axis + 1).product()
+        self.inner.shape.iter().skip(axis.saturating_add(1)).product()
     }
 
     /// The positions of the group of `position` along `axes` (all devices that differ from it only there), in
@@ -350,6 +363,22 @@ impl DeviceMesh {
     /// [`ErrorKind::Axis`] for an axis that is not there or is given twice; [`ErrorKind::Mesh`] for no axis.
     pub fn sub_mesh(&self, position: usize, axes: &[usize]) -> Result<Self> {
         self.device_coord(position, axes)?;
+        if let Some(twice) =
+            axes.iter().enumerate().find(|(i, axis)| axes.iter().take(*i).any(|a| a == *axis))
+        {
+            return Err(Error::new(
+                ErrorKind::Axis,
+                format!("the mesh axis '{}' of {self} is given twice", self.axis_name(*twice.1)),
+            )
+            .with_fix("name each mesh axis once"));
+        }
+        if axes.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Mesh,
+                format!("a sub-mesh of {self} needs at least one mesh axis"),
+            )
+            .with_fix("name an axis, or DeviceMesh::single(device) for one device"));
+        }
         let devices: Vec<Device> =
             self.group(position, axes).iter().filter_map(|p| self.device(*p)).collect();
         let shape: Vec<usize> = axes.iter().map(|axis| self.size(*axis)).collect();
@@ -384,11 +413,14 @@ fn checked_size(shape: &[usize]) -> Result<usize> {
         .with_fix("leave an axis of size 1 instead of 0"));
     }
     if shape.len() > MAX_MESH_AXES {
-        bail!(
-            Mesh,
-            "the mesh shape {shape:?} has {} axes; at most {MAX_MESH_AXES} are supported",
-            shape.len()
-        );
+        return Err(Error::new(
+            ErrorKind::Mesh,
+            format!(
+                "the mesh shape {shape:?} has {} axes; at most {MAX_MESH_AXES} are supported",
+                shape.len()
+            ),
+        )
+        .with_fix("merge mesh axes: the product of their sizes as one axis"));
     }
     shape
         .iter()
@@ -396,6 +428,7 @@ fn checked_size(shape: &[usize]) -> Result<usize> {
         .filter(|n| *n <= isize::MAX as usize)
         .ok_or_else(|| {
             Error::new(ErrorKind::Overflow, format!("the mesh shape {shape:?} has too many devices"))
+                .with_fix("use smaller mesh sizes")
         })
 }
 
@@ -421,6 +454,22 @@ fn checked_names<N: AsRef<str>>(names: &[N], shape: &[usize]) -> Result<SmallVec
     Ok(names.iter().map(|name| name.as_ref().into()).collect())
 }
 
+/// One backend drives a mesh: it would leave out the devices of another kind.
+fn check_kinds(devices: &[Device]) -> Result<()> {
+    let Some(first) = devices.first() else { return Ok(()) };
+    match devices.iter().find(|device| device.kind != first.kind) {
+        None => Ok(()),
+        Some(other) => Err(Error::new(
+            ErrorKind::Mesh,
+            format!(
+                "a mesh has devices of one kind, got {first} of {} and {other} of {}",
+                first.kind, other.kind
+            ),
+        )
+        .with_fix("make a mesh per kind, and x.transfer_to(&mapping) between them")),
+    }
+}
+
 /// Within a process and backend all or none of the ordinals carry several slots.
 fn check_sharing(devices: &[Device]) -> Result<()> {
     let mut counts: Vec<((u32, BackendKind, u32), usize)> = Vec::new();
@@ -437,10 +486,13 @@ fn check_sharing(devices: &[Device]) -> Result<()> {
             && (p, kind) == (q, other)
             && (*n == 1) != (*m == 1)
         {
-            bail!(
-                Mesh,
-                "in process {p} {kind}:{a} carries {n} slots and {kind}:{b} carries {m}: a mesh is simulated on all of its ordinals or on none"
-            );
+            return Err(Error::new(
+                ErrorKind::Mesh,
+                format!(
+                    "in process {p} {kind}:{a} carries {n} slots and {kind}:{b} carries {m}: a mesh is simulated on all of its ordinals or on none"
+                ),
+            )
+            .with_fix("give every ordinal one device, or several slots each"));
         }
     }
     Ok(())

@@ -43,7 +43,8 @@ fn ambient() -> &'static Arc<Scope> {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Arc<Scope>>> = const { RefCell::new(None) };
+    /// The scopes that have not ended, the innermost last, each with the number of its guard.
+    static OPEN: RefCell<Vec<(u64, Arc<Scope>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Scope {
@@ -62,7 +63,8 @@ impl Scope {
 
     /// What is in force on this thread.
     pub fn current() -> Arc<Self> {
-        CURRENT.with(|current| current.borrow().clone()).unwrap_or_else(|| ambient().clone())
+        let innermost = OPEN.try_with(|open| open.borrow().last().map(|(_, scope)| scope.clone()));
+        innermost.ok().flatten().unwrap_or_else(|| ambient().clone())
     }
 
     /// Whether it can be planned under.
@@ -151,8 +153,10 @@ impl Scope {
     /// Puts this scope in force until the guard is dropped.
     #[must_use = "the scope ends when the guard is dropped"]
     pub fn guard(self) -> ScopeGuard {
-        let outer = CURRENT.with(|current| current.borrow_mut().replace(Arc::new(self)));
-        ScopeGuard { outer, thread_bound: PhantomData }
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        OPEN.with(|open| open.borrow_mut().push((number, Arc::new(self))));
+        ScopeGuard { number, thread_bound: PhantomData }
     }
 
     /// Runs `f` with this scope in force.
@@ -162,17 +166,24 @@ impl Scope {
     }
 }
 
-/// Ends a scope when dropped, also on a panic. Guards end in the reverse order in which they began.
+/// Ends its own scope when dropped, also on a panic and whatever the order: of the scopes that have not ended, the one
+/// that began last is in force.
 pub struct ScopeGuard {
-    outer: Option<Arc<Scope>>,
+    number: u64,
     // A scope is thread-local: its guard must not leave the thread.
     thread_bound: PhantomData<*const ()>,
 }
 
 impl Drop for ScopeGuard {
     fn drop(&mut self) {
-        let outer = self.outer.take();
-        CURRENT.with(|current| *current.borrow_mut() = outer);
+        // At the end of a thread its scopes may be gone already.
+        let ended = OPEN.try_with(|open| {
+            let mut open = open.borrow_mut();
+            let at = open.iter().rposition(|(number, _)| *number == self.number)?;
+            Some(open.remove(at))
+        });
+        // What a scope holds is foreign: it is dropped when nothing is borrowed.
+        drop(ended);
     }
 }
 

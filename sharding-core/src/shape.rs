@@ -1,6 +1,6 @@
 //! Shapes, and the dtype-and-shape of a whole tensor.
 
-use crate::{DType, Error, ErrorKind, Result, bail};
+use crate::{DType, Error, ErrorKind, Result};
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -19,7 +19,11 @@ impl Shape {
     pub fn new(extents: impl Into<Shape>) -> Result<Self> {
         let shape = extents.into();
         if shape.len() > MAX_TENSOR_AXES {
-            bail!(Shape, "{shape} has {} tensor axes; at most {MAX_TENSOR_AXES} are supported", shape.len());
+            return Err(Error::new(
+                ErrorKind::Shape,
+                format!("{shape} has {} tensor axes; at most {MAX_TENSOR_AXES} are supported", shape.len()),
+            )
+            .with_fix("merge axes, as in [a * b, c] for [a, b, c]"));
         }
         // Zero extents must not hide an overflow of the others: strides are computed from those too.
         let product =
@@ -29,13 +33,15 @@ impl Shape {
             _ => Err(Error::new(
                 ErrorKind::Overflow,
                 format!("{shape} has more elements than memory can address"),
-            )),
+            )
+            .with_fix("use smaller extents, or split the work into several tensors")),
         }
     }
 
-    /// The number of elements.
+    /// The number of elements; `usize::MAX` where it does not fit.
     pub fn elements(&self) -> usize {
-        self.iter().product()
+        // A shape that was not checked may have more; a 0 anywhere makes it 0.
+        if self.contains(&0) { 0 } else { self.iter().fold(1, |n, extent| n.saturating_mul(*extent)) }
     }
 
     /// Row-major strides, in elements.
@@ -44,7 +50,7 @@ impl Shape {
         let mut step = 1_isize;
         for (stride, extent) in strides.iter_mut().zip(self.iter()).rev() {
             *stride = step;
-            step *= (*extent).max(1) as isize;
+            step = step.saturating_mul(isize::try_from((*extent).max(1)).unwrap_or(isize::MAX));
         }
         strides
     }
@@ -167,9 +173,9 @@ impl TensorMeta {
         Self { dtype, shape: shape.into() }
     }
 
-    /// Bytes of the whole tensor.
+    /// Bytes of the whole tensor; `usize::MAX` where they do not fit.
     pub fn bytes(&self) -> usize {
-        self.shape.elements() * self.dtype.size()
+        self.shape.elements().saturating_mul(self.dtype.size())
     }
 }
 

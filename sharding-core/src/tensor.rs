@@ -6,6 +6,7 @@ use crate::{
     DType, Device, DeviceMapping, DeviceMesh, Element, Error, ErrorKind, Place, Region, Result, Scope, Shape,
     TensorLayout, bail,
 };
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
@@ -30,27 +31,8 @@ impl Tensor {
     /// [`ErrorKind::Mapping`] if there is not one array of the layout's dtype per position, or one has not the local
     /// shape that the layout says (where no placement is Unknown).
     pub fn from_shards(layout: TensorLayout, positions: Positions, shards: LocalArrays) -> Result<Self> {
-        if positions.len() != shards.len() {
-            bail!(
-                Mapping,
-                "{layout} has {} addressable shards, got {} local arrays",
-                positions.len(),
-                shards.len()
-            );
-        }
-        let known = !layout.places().contains(&Place::Unknown);
-        for (position, shard) in positions.iter().zip(&shards) {
-            let want = layout.local_shape(*position);
-            if shard.dtype() != layout.dtype() || (known && *shard.shape() != want) {
-                bail!(
-                    Mapping,
-                    "the shard at device {position} of {layout} must be {}{want}, got {}{}",
-                    layout.dtype(),
-                    shard.dtype(),
-                    shard.shape()
-                );
-            }
-        }
+        check_shards(&layout, &positions, &shards)
+            .map_err(|error| error.with_op("from_shards").with_operands([format!("x: {layout}")]))?;
         Ok(Self::from_checked(layout, positions, shards))
     }
 
@@ -69,7 +51,11 @@ impl Tensor {
         shape: impl Into<Shape>,
         mapping: &DeviceMapping,
     ) -> Result<Self> {
-        let layout = TensorLayout::new(T::DTYPE, shape, mapping.clone())?;
+        const OP: &str = "from_slice";
+        let shape = shape.into();
+        let value = || [format!("value: {}{shape} {mapping}", T::DTYPE)];
+        let layout = TensorLayout::new(T::DTYPE, &shape, mapping.clone())
+            .map_err(|error| error.with_op(OP).with_operands(value()))?;
         if values.len() != layout.shape().elements() {
             return Err(Error::new(
                 ErrorKind::Shape,
@@ -80,9 +66,13 @@ impl Tensor {
                     layout.shape().elements()
                 ),
             )
+            .with_op(OP)
+            .with_operands(value())
             .with_fix("give one value per element, in row-major order"));
         }
-        Self::from_bytes(&T::to_bytes(values), layout)
+        check_host_data(&layout).map_err(|error| error.with_op(OP).with_operands(value()))?;
+        Self::from_host(&T::to_bytes(values), layout)
+            .map_err(|error| error.with_op(OP).with_operands(value()))
     }
 
     /// A tensor of this layout from row-major host bytes in native order.
@@ -90,39 +80,45 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::from_slice`].
     pub fn from_bytes(bytes: &[u8], layout: TensorLayout) -> Result<Self> {
-        if bytes.len() != layout.bytes() {
-            bail!(Shape, "{} bytes for {layout}, which has {}", bytes.len(), layout.bytes());
-        }
-        if let Some(place) =
-            layout.places().iter().find(|place| **place != Place::Replicated && place.tensor_axis().is_none())
-        {
-            return Err(Error::new(ErrorKind::Mapping, format!("host data cannot be placed {place}"))
-                .with_operands([format!("value: {layout}")])
-                .with_fix("place it Replicated or Sharded, then transfer_to the other placement"));
-        }
+        const OP: &str = "from_bytes";
+        let value = [format!("value: {layout}")];
+        let outcome = if bytes.len() == layout.bytes() {
+            check_host_data(&layout).and_then(|()| Self::from_host(bytes, layout))
+        } else {
+            Err(Error::new(
+                ErrorKind::Shape,
+                format!("{} bytes for {layout}, which has {}", bytes.len(), layout.bytes()),
+            )
+            .with_fix("give the bytes of every element, in row-major order"))
+        };
+        outcome.map_err(|error| error.with_op(OP).with_operands(value))
+    }
+
+    /// Cuts and writes host bytes whose number is right.
+    fn from_host(bytes: &[u8], layout: TensorLayout) -> Result<Self> {
         let (backend, positions) = resolve(layout.mesh())?;
         let mut shards = LocalArrays::new();
-        let mut made: Vec<(usize, Region)> = Vec::new();
+        let mut made: FxHashMap<Region, SmallVec<[usize; 1]>> = FxHashMap::default();
         for (i, position) in positions.iter().enumerate() {
             let device = device_at(layout.mesh(), *position)?;
             let region = layout.region(*position);
             // Replicas share one buffer where memory is shared.
-            let twin = made.iter().find(|(j, other)| {
-                *other == region
-                    && shards
-                        .get(*j)
-                        .is_some_and(|shard: &LocalArray| backend.shares_memory(shard.device(), device))
+            let alike = made.entry(region.clone()).or_default();
+            let twin = alike.iter().find(|j| {
+                shards
+                    .get(**j)
+                    .is_some_and(|shard: &LocalArray| backend.shares_memory(shard.device(), device))
             });
-            let shard = match twin.and_then(|(j, _)| shards.get(*j)) {
+            let shard = match twin.and_then(|j| shards.get(*j)) {
                 Some(shard) => shard.clone(),
                 None => {
+                    alike.push(i);
                     let mut shard = backend.alloc(device, layout.dtype(), &layout.local_shape(*position))?;
                     backend.write(&cut(bytes, layout.dtype(), layout.shape(), &region), &mut shard)?;
                     shard
                 }
             };
             shards.push(shard);
-            made.push((i, region));
         }
         Ok(Self::from_checked(layout, positions, shards))
     }
@@ -173,15 +169,22 @@ impl Tensor {
         self.expect::<T>()?;
         let found = self.0.positions.iter().position(|p| *p == position).and_then(|i| self.0.shards.get(i));
         let Some(shard) = found else {
-            bail!(
-                Axis,
-                "device {position} of {} is not addressable here; this process has {:?}",
-                self.mesh(),
-                self.0.positions
-            );
+            return Err(Error::new(
+                ErrorKind::Axis,
+                format!(
+                    "device {position} of {} is not addressable here; this process has {:?}",
+                    self.mesh(),
+                    self.0.positions
+                ),
+            )
+            .with_op("shard_to_vec")
+            .with_operands([format!("x: {}", self.layout())])
+            .with_fix("ask for one of x.positions()"));
         };
-        let mut bytes = vec![0; shard.bytes()];
-        backend_of(shard.device().kind)?.read(shard, &mut bytes)?;
+        let located =
+            |error: Error| error.with_op("shard_to_vec").with_operands([format!("x: {}", self.layout())]);
+        let mut bytes = host_bytes(shard.bytes()).map_err(located)?;
+        backend_of(shard.device().kind)?.read(shard, &mut bytes).map_err(located)?;
         Ok(T::from_bytes(&bytes))
     }
 
@@ -194,7 +197,12 @@ impl Tensor {
         self.expect::<T>()?;
         let whole = self.transfer_to(&DeviceMapping::replicated(self.mesh()))?;
         let Some(first) = whole.positions().first() else {
-            bail!(Process, "no shard of {} is addressable in this process", self.layout());
+            return Err(Error::new(ErrorKind::Process, "no shard is addressable in this process")
+                .with_op("to_vec")
+                .with_operands([format!("x: {}", self.layout())])
+                .with_fix(
+                    "read it in a process of the mesh, or x.transfer_to(&mapping) onto this one's devices",
+                ));
         };
         whole.shard_to_vec(*first)
     }
@@ -204,7 +212,8 @@ impl Tensor {
             return Ok(());
         }
         Err(Error::new(ErrorKind::DType, format!("the elements are {}, not {}", self.dtype(), T::DTYPE))
-            .with_operands([format!("x: {}", self.layout())]))
+            .with_operands([format!("x: {}", self.layout())])
+            .with_fix(format!("read it as {}", self.dtype())))
     }
 
     /// The same tensor under another mapping: on the same mesh, another one, or one device. Nothing is moved if it
@@ -221,10 +230,16 @@ impl Tensor {
                 self.relabelled(target.clone())
             });
         }
-        let layout =
-            self.layout().with_mapping(target.clone()).map_err(|error| error.with_op("transfer_to"))?;
-        let program = Program::search(self.layout(), &layout, Scope::current().cost())
-            .map_err(|error| error.with_op("transfer_to"))?;
+        self.transferred(target)
+            .map_err(|error| error.with_op("transfer_to").with_operands([format!("x: {}", self.layout())]))
+    }
+
+    fn transferred(&self, target: &DeviceMapping) -> Result<Self> {
+        let layout = self.layout().with_mapping(target.clone())?;
+        // Cost models are foreign code.
+        let program = crate::dispatch::guarded("the cost model", || {
+            Program::search(self.layout(), &layout, Scope::current().cost())
+        })?;
         self.redistributed("transfer_to", &program)
     }
 
@@ -249,6 +264,8 @@ impl Tensor {
                 ErrorKind::Mesh,
                 format!("the tensor lies on {}, which is not {mesh}", self.mesh()),
             )
+            .with_op("on")
+            .with_operands([format!("x: {}", self.layout())])
             .with_fix("x.transfer_to(&mapping) moves it to another mesh"));
         }
         Ok(self.relabelled(DeviceMapping::new(mesh, self.layout().places())?))
@@ -267,6 +284,11 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Mesh`] for another mesh; [`ErrorKind::Mapping`] if the local shapes are not those of the claim.
     pub fn rebind_mapping(&self, mapping: &DeviceMapping, shape: impl Into<Shape>) -> Result<Self> {
+        self.rebound(mapping, shape.into())
+            .map_err(|error| error.with_op("rebind_mapping").with_operands([format!("x: {}", self.layout())]))
+    }
+
+    fn rebound(&self, mapping: &DeviceMapping, shape: Shape) -> Result<Self> {
         if mapping.mesh() != self.mesh() {
             return Err(Error::new(
                 ErrorKind::Mesh,
@@ -275,7 +297,59 @@ impl Tensor {
             .with_fix("x.transfer_to(&mapping) moves it to another mesh"));
         }
         let layout = TensorLayout::new(self.dtype(), shape, mapping.clone())?;
-        Self::from_shards(layout, self.0.positions.clone(), self.0.shards.clone())
+        check_shards(&layout, &self.0.positions, &self.0.shards)?;
+        Ok(Self::from_checked(layout, self.0.positions.clone(), self.0.shards.clone()))
+    }
+}
+
+/// Zeros in host memory. A tensor of a backend without data may be larger than any memory: that is an error, where an
+/// allocation that fails would end the program.
+pub(crate) fn host_bytes(n: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match bytes.try_reserve_exact(n) {
+        Ok(()) => bytes.resize(n, 0),
+        Err(_) => {
+            return Err(Error::new(ErrorKind::Backend, format!("not enough host memory for {n} bytes"))
+                .with_fix("read or transfer a part of it: slice(&x, ..)"));
+        }
+    }
+    Ok(bytes)
+}
+
+/// There is one local array of the right dtype and shape per position.
+fn check_shards(layout: &TensorLayout, positions: &Positions, shards: &LocalArrays) -> Result<()> {
+    if positions.len() != shards.len() {
+        return Err(Error::new(
+            ErrorKind::Mapping,
+            format!("{} local arrays for {} addressable shards", shards.len(), positions.len()),
+        )
+        .with_fix("give one local array per position that this process addresses"));
+    }
+    let known = !layout.places().contains(&Place::Unknown);
+    for (position, shard) in positions.iter().zip(shards) {
+        let want = layout.local_shape(*position);
+        if shard.dtype() != layout.dtype() || (known && *shard.shape() != want) {
+            return Err(Error::new(
+                ErrorKind::Mapping,
+                format!(
+                    "the shard at device {position} of {layout} must be {}{want}, got {}{}",
+                    layout.dtype(),
+                    shard.dtype(),
+                    shard.shape()
+                ),
+            )
+            .with_fix("claim the shape and placements whose pieces the devices hold"));
+        }
+    }
+    Ok(())
+}
+
+/// Host data has a place on every device: it is whole or split.
+fn check_host_data(layout: &TensorLayout) -> Result<()> {
+    match layout.places().iter().find(|place| **place != Place::Replicated && place.tensor_axis().is_none()) {
+        None => Ok(()),
+        Some(place) => Err(Error::new(ErrorKind::Mapping, format!("host data cannot be placed {place}"))
+            .with_fix("place it Replicated or Sharded, then transfer_to the other placement")),
     }
 }
 

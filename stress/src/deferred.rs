@@ -221,7 +221,9 @@ impl Backend for Deferred {
             let old = step.into.clone();
             let pieces: Vec<_> = step.pieces.to_vec();
             let op = step.op;
-            let fresh = self.array(old.device(), old.dtype(), old.shape());
+            // The target may be a view: the new cell stands for its whole storage.
+            let whole = self.array(old.device(), old.dtype(), old.shape());
+            let fresh = LocalArray::new(old.meta().clone(), whole.storage().clone());
             // A target that nobody makes has no values to keep.
             let known = cell(&old).is_some_and(|cell| cell.claimed.load(Ordering::Acquire));
             self.later(op, &fresh, move || {
@@ -247,6 +249,11 @@ impl Backend for Deferred {
     fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
         for part in work {
             self.due(part.device)?;
+            // What cannot run at all is said at once.
+            let metas: Vec<LocalMeta> = part.inputs.iter().map(|input| input.meta().clone()).collect();
+            if let Support::No(reason) = Backend::supports(self, primitive, &metas) {
+                return Err(Error::new(ErrorKind::Backend, reason).with_op(part.op));
+            }
             let inputs: Vec<LocalArray> = part.inputs.iter().map(|input| (*input).clone()).collect();
             for output in part.outputs.iter() {
                 let (op, device, primitive, inputs) =

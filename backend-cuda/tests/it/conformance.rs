@@ -15,13 +15,13 @@ const EXPECTED: [(&str, &str); 14] = [
     ("memory/storages", NO_MEMORY),
     ("memory/threads", NO_MEMORY),
     ("copies", NO_MEMORY),
-    ("map", NO_MEMORY),
-    ("reduce", NO_MEMORY),
-    ("dot", NO_MEMORY),
-    ("gather", NO_MEMORY),
-    ("index_map", NO_MEMORY),
-    ("fused", NO_MEMORY),
-    ("collectives", NO_MEMORY),
+    ("map/Div.by_zero", NO_MEMORY),
+    ("reduce/repeats", NO_MEMORY),
+    ("gather/out_of_range", NO_MEMORY),
+    ("collectives/relabel", NO_MEMORY),
+    ("fused/softmax.lowering", NO_MEMORY),
+    ("fused/softmax.large.lowering", NO_MEMORY),
+    ("fused/layer_norm.lowering", NO_MEMORY),
 ];
 
 sharding_core::backend_suite!(kind = BackendKind::CUDA, expectations = EXPECTED);

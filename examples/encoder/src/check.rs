@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::files::read_text;
+use crate::print::shortened;
 use crate::tokenize::Tokens;
 use crate::{Result, wrong};
 
@@ -99,16 +100,6 @@ impl fmt::Display for Verdict {
         }
         write!(f, "{} passed, {} failed", self.passed, self.failures.len())
     }
-}
-
-/// The beginning of a sentence, on one line.
-fn shortened(sentence: &str) -> String {
-    const LONGEST: usize = 40;
-    let mut short: String = sentence.chars().take(LONGEST).collect();
-    if sentence.chars().nth(LONGEST).is_some() {
-        short.push_str("..");
-    }
-    format!("{short:?}")
 }
 
 fn differing_ids(got: &[u32], want: &[u32]) -> Option<String> {

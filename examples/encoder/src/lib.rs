@@ -165,6 +165,11 @@ mod tests {
         let config = config::tests::tiny().to_string();
         scratch.write("config.json", config.replace("\"vocab_size\":13", "\"vocab_size\":12"));
         check(&["red"], "[13, 12], and config.json says [12, 12]");
+        for (layers, want) in [(1, "more layers than the 1"), (3, "no tensor 'encoder.layer.2.")] {
+            let layers = format!("\"num_hidden_layers\":{layers}");
+            scratch.write("config.json", config.replace("\"num_hidden_layers\":2", &layers));
+            check(&["red"], want);
+        }
         scratch.write("config.json", config.replace("\"intermediate_size\":10,", ""));
         check(&["red"], "missing field `intermediate_size`");
         scratch.write("config.json", config);

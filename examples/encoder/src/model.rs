@@ -49,7 +49,7 @@ impl Model {
     /// Places the weights on the mesh.
     ///
     /// # Errors
-    /// If there are more devices on `tp` than heads, or the weights are not of the sizes of the config.
+    /// If there are more devices on `tp` than heads, or the weights are not of the sizes of the config, or of more layers.
     pub fn load(weights: &Weights, config: &Config, mappings: &Mappings) -> Result<Self> {
         if mappings.ways() > config.num_attention_heads {
             return Err(wrong(format!(
@@ -59,6 +59,14 @@ impl Model {
             ))
             .with_mesh_axis("tp", mappings.ways())
             .with_fix(format!("--mesh tp={}, or fewer", config.num_attention_heads)));
+        }
+        if weights.has(&format!("encoder.layer.{}.output.dense.weight", config.num_hidden_layers)) {
+            // It would run, and give embeddings of a shallower model.
+            return Err(wrong(format!(
+                "the weights have more layers than the {} of config.json",
+                config.num_hidden_layers
+            ))
+            .with_fix("use the files of one model"));
         }
         let source = Source { weights, config, mappings };
         let layers =

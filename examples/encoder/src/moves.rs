@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sharding_core::backend::StepKind;
 use sharding_core::redistribute::explain_transfer;
 use sharding_core::{Call, Recorder};
 use sharding_ops::{DeviceMapping, Place, Tensor};
@@ -48,7 +49,8 @@ impl Moves {
     fn transfer(&self, place: &'static str, x: &Tensor, target: &DeviceMapping) -> Result<Tensor> {
         if self.0.is_some() && x.mapping() != target {
             let moved = explain_transfer(x.layout(), &x.layout().with_mapping(target.clone())?)?;
-            for step in &moved.program().steps {
+            let steps = &moved.program().steps;
+            for step in steps.iter().filter(|step| step.kind != StepKind::Relabel) {
                 let axes: Vec<&str> = step.axis_names().collect();
                 self.add(place, format!("{}({})", step.kind.name(), axes.join(", ")), step.cost);
             }

@@ -23,7 +23,7 @@ pub(crate) fn embeddings(
             continue;
         }
         let cut = if tokens.cut { ", the rest was cut" } else { "" };
-        writeln!(out, "{sentence:?}: {} tokens{cut}", tokens.ids.len())?;
+        writeln!(out, "{}: {} tokens{cut}", shortened(sentence), tokens.ids.len())?;
         write!(out, "  [")?;
         for value in embedding.iter().take(SHOWN) {
             write!(out, "{value:.6}, ")?;
@@ -53,4 +53,14 @@ pub(crate) fn batches(
         )?;
     }
     Ok(())
+}
+
+/// The beginning of a sentence, on one line.
+pub(crate) fn shortened(sentence: &str) -> String {
+    const LONGEST: usize = 40;
+    let mut short: String = sentence.chars().take(LONGEST).collect();
+    if sentence.chars().nth(LONGEST).is_some() {
+        short.push_str("..");
+    }
+    format!("{short:?}")
 }

@@ -36,6 +36,11 @@ impl Weights {
         Ok(Self { path: path.to_owned(), start: LENGTH + header, bytes, metadata })
     }
 
+    /// Whether the file has a tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.metadata.info(name).is_some()
+    }
+
     /// A tensor of the file, which must be f32 of this shape there. It is read as one of the shape `view`, of as many
     /// elements, and lies as `mapping` says of that: rows of heads are split between heads if `view` tells them apart.
     ///

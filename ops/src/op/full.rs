@@ -27,7 +27,9 @@ pub fn full(
     dtype: DType,
     mapping: &DeviceMapping,
 ) -> Result<Tensor> {
-    filled(shape.into(), value.into(), dtype, mapping).map_err(|error| error.with_op("full"))
+    let shape = shape.into();
+    filled(shape.clone(), value.into(), dtype, mapping)
+        .map_err(|error| error.with_op("full").with_operands([format!("value: {dtype}{shape} {mapping}")]))
 }
 
 fn filled(shape: Shape, value: Scalar, dtype: DType, mapping: &DeviceMapping) -> Result<Tensor> {

@@ -5,3 +5,5 @@
 mod bad_input;
 mod placement;
 mod rule;
+#[cfg(all(feature = "sim", feature = "cpu"))]
+mod sim;

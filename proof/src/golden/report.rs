@@ -121,13 +121,35 @@ impl Report {
         for (text, n) in &self.notes {
             line(format_args!("note: {text} ({n})"));
         }
-        for (suite, reason, n) in &self.skipped {
-            line(format_args!("{suite}: {n} skipped: {reason}"));
+        for text in skip_lines(&self.skipped) {
+            line(text);
         }
         let [passed, failed, skipped] = self.counts();
         line(format_args!("{passed} passed, {failed} failed, {skipped} skipped"));
         self.failed == 0
     }
+}
+
+/// A line for each suite and reason; what follows a colon in a reason is listed with its count.
+fn skip_lines(skipped: &[(String, String, usize)]) -> Vec<String> {
+    let mut lines: Vec<(&str, &str, usize, Vec<String>)> = Vec::new();
+    for (suite, reason, n) in skipped {
+        let (reason, detail) = reason.split_once(": ").map_or((reason.as_str(), None), |(r, d)| (r, Some(d)));
+        let detail = detail.map(|detail| format!("{detail} {n}"));
+        match lines.iter_mut().find(|(s, r, _, _)| s == suite && *r == reason) {
+            Some((_, _, count, details)) => {
+                *count += n;
+                details.extend(detail);
+            }
+            None => lines.push((suite, reason, *n, detail.into_iter().collect())),
+        }
+    }
+    let text = |(suite, reason, n, mut details): (&str, &str, usize, Vec<String>)| {
+        details.sort();
+        let colon = if details.is_empty() { "" } else { ": " };
+        format!("{suite}: {n} skipped: {reason}{colon}{}", details.join(", "))
+    };
+    lines.into_iter().map(text).collect()
 }
 
 fn one_line(text: &str) -> String {
@@ -138,4 +160,16 @@ fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
     format!("a panic: {}", text.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_groups_are_counted_by_reason() {
+        let skipped = [("a", "no op: tan", 2), ("b", "no suite", 7), ("a", "no op: sin", 1)];
+        let skipped = skipped.map(|(suite, reason, n)| (suite.to_owned(), reason.to_owned(), n));
+        assert_eq!(skip_lines(&skipped), ["a: 3 skipped: no op: sin 1, tan 2", "b: 7 skipped: no suite"]);
+    }
 }

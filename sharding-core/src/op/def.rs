@@ -147,6 +147,16 @@ impl OpDef {
         }
     }
 
+    /// Whether both are one op: one definition, of which a program may hold several copies.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.name == other.name
+                && self.at == other.at
+                && self.results == other.results
+                && self.operands == other.operands
+                && (self.args)() == (other.args)())
+    }
+
     /// The name of a flat operand: `lhs`, or `xs.1` for one of a slice.
     pub fn operand_name(&self, groups: super::Groups<'_>, flat: usize) -> String {
         operand_name(self.operands, groups, flat)

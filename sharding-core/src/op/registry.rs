@@ -71,6 +71,11 @@ impl Registry {
         Err(error.with_fix(format!("did you mean {}?", near.join(", "))))
     }
 
+    /// The registered op of a name, if there is one.
+    pub(crate) fn find(&self, name: &str) -> Option<&'static OpDef> {
+        self.ops.get(name).copied()
+    }
+
     /// The kernel that replaces an op's portable one on a backend.
     pub fn kernel(&self, op: &str, backend: BackendKind) -> Option<ErasedKernel> {
         self.kernels.get(&(op, backend.name())).map(|def| def.run)

@@ -60,7 +60,7 @@ impl Key<'_> {
 }
 
 struct Entry {
-    name: &'static str,
+    def: &'static OpDef,
     scope: [u64; 4],
     args: KeyWriter,
     groups: SmallVec<[u16; 4]>,
@@ -71,7 +71,7 @@ struct Entry {
 
 impl Entry {
     fn matches(&self, key: &Key<'_>) -> bool {
-        self.name == key.def.name
+        self.def.is_same(key.def)
             && self.scope == key.scope
             && self.args == *key.args
             && self.groups.as_slice() == key.groups.0
@@ -115,7 +115,7 @@ impl PlanCache {
     /// Keeps a plan.
     pub(crate) fn insert(&mut self, key: &Key<'_>, plan: Arc<CallPlan>) {
         let entry = Entry {
-            name: key.def.name,
+            def: key.def,
             scope: key.scope,
             args: key.args.clone(),
             groups: key.groups.0.into(),

@@ -9,9 +9,10 @@ use crate::redistribute::Program;
 use crate::rule::{Role, RuleOperand};
 use crate::tensor::{device_at, resolve};
 use crate::{
-    DType, Device, DeviceMapping, DeviceMesh, Error, ErrorKind, Metas, Place, Region, Result, Scope, Shape,
-    TensorLayout, TensorMeta, bail,
+    AxisType, DType, Device, DeviceMapping, DeviceMesh, Error, ErrorKind, Metas, Place, Region, Result,
+    Scope, Shape, TensorLayout, TensorMeta, bail,
 };
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -71,7 +72,18 @@ impl CallPlan {
     ) -> Result<Self> {
         scope.check()?;
         let registry = Registry::get()?;
+        if let Some(registered) = registry.find(def.name)
+            && !registered.is_same(def)
+        {
+            let ((file, line), (other, at)) = (def.at, registered.at);
+            return Err(Error::new(
+                ErrorKind::Registry,
+                format!("two ops named {}: at {file}:{line} and, registered, at {other}:{at}", def.name),
+            )
+            .with_fix("rename one of them"));
+        }
         let mesh = op_mesh(def, groups, operands)?;
+        check_single(def, groups, operands, &mesh)?;
         let scalar = scalar_dtype(def, groups, operands)?;
         let rule_operands: SmallVec<[RuleOperand; 4]> =
             operands.iter().map(|operand| rule_operand(operand, &mesh, scalar)).collect();
@@ -134,6 +146,7 @@ impl CallPlan {
                         DeviceMapping::new(&mesh, places)?,
                     )?;
                     let program = Program::search(present, &target, scope.cost())?;
+                    check_explicit(&program, &def.operand_name(groups, layouts.len()), &mesh)?;
                     (target, Some(Box::new(program)))
                 }
                 None => (
@@ -204,7 +217,72 @@ fn op_mesh(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand<'_>]) -> Resu
         )
         .with_fix(format!("let {b} = {b}.transfer_to(&DeviceMapping::new({a}.mesh(), [..])?)?;")));
     }
-    Ok(mesh.clone())
+    strictest(mesh, layouts().map(|(_, layout)| layout.mesh()))
+}
+
+/// The mesh with, on every axis, the strictest type that an operand on it has: who labels one operand Explicit or Manual
+/// must not depend on which operand comes first.
+fn strictest<'a>(mesh: &DeviceMesh, others: impl Iterator<Item = &'a DeviceMesh>) -> Result<DeviceMesh> {
+    let strictness = |kind: AxisType| match kind {
+        AxisType::Auto => 0,
+        AxisType::Explicit => 1,
+        AxisType::Manual => 2,
+    };
+    let mut types: SmallVec<[AxisType; 4]> = mesh.axis_types().into();
+    for other in others.filter(|other| *other == mesh) {
+        for (own, theirs) in types.iter_mut().zip(other.axis_types()) {
+            if strictness(*theirs) > strictness(*own) {
+                *own = *theirs;
+            }
+        }
+    }
+    if types.as_slice() == mesh.axis_types() { Ok(mesh.clone()) } else { mesh.with_axis_types(types) }
+}
+
+/// On an explicit axis nothing is communicated. A rule's row speaks of one mesh axis; that a slice of it is not local,
+/// because the cuts of a tensor axis that other mesh axes split too do not nest, shows in the program only.
+fn check_explicit(program: &Program, operand: &str, mesh: &DeviceMesh) -> Result<()> {
+    let explicit = |axis: &&usize| mesh.axis_types().get(**axis) == Some(&AxisType::Explicit);
+    let steps = program.steps.iter().filter(|step| step.kind.communicates());
+    let Some((step, axis)) = steps.filter_map(|step| Some((step, *step.axes.iter().find(explicit)?))).next()
+    else {
+        return Ok(());
+    };
+    let places = program.target.places();
+    Err(Error::new(
+        ErrorKind::Sharding,
+        format!(
+            "{operand} would have to go from {} to {} by {}, and on an explicit mesh axis no op communicates by itself",
+            program.source.mapping(),
+            program.target.mapping(),
+            step.kind.name()
+        ),
+    )
+    .with_mesh_axis(mesh.axis_name(axis), mesh.size(axis))
+    .with_fix(format!(
+        "let {operand} = {operand}.transfer_to(&DeviceMapping::new({operand}.mesh(), {places:?})?)?;"
+    )))
+}
+
+/// A one-device operand is passed whole: its device must hold the whole, which nobody knows of Unknown.
+fn check_single(
+    def: &OpDef,
+    groups: Groups<'_>,
+    operands: &[KeyOperand<'_>],
+    mesh: &DeviceMesh,
+) -> Result<()> {
+    for (i, operand) in operands.iter().enumerate() {
+        let Some(layout) = layout_of(operand).filter(|layout| layout.mesh() != mesh) else { continue };
+        if layout.places().contains(&Place::Unknown) {
+            let name = def.operand_name(groups, i);
+            return Err(Error::new(
+                ErrorKind::Sharding,
+                format!("{name} is Unknown on its one device, so it cannot be passed whole"),
+            )
+            .with_fix(format!("{name}.rebind_mapping(&DeviceMapping::replicated({name}.mesh()), shape)?")));
+        }
+    }
+    Ok(())
 }
 
 fn layout_of<'a>(operand: &KeyOperand<'a>) -> Option<&'a TensorLayout> {
@@ -276,19 +354,19 @@ fn twins(
         layout.places().iter().all(|place| !place.is_partial() && *place != Place::Unknown)
     };
     let alike = operands.iter().chain(results).all(plain);
-    let mut firsts: Vec<(usize, SmallVec<[Region; 4]>)> = Vec::new();
+    let mut firsts: FxHashMap<SmallVec<[Region; 4]>, SmallVec<[usize; 1]>> = FxHashMap::default();
     let mut twins = SmallVec::new();
     for (i, position) in positions.iter().enumerate() {
         if !alike || positions.len() == 1 {
             twins.push(i);
             continue;
         }
-        let mine = regions(*position);
-        let shares = |j: usize| matches!((devices.get(i), devices.get(j)), (Some(a), Some(b)) if backend.shares_memory(*a, *b));
-        match firsts.iter().find(|(j, theirs)| shares(*j) && *theirs == mine) {
-            Some((j, _)) => twins.push(*j),
+        let shares = |j: &usize| matches!((devices.get(i), devices.get(*j)), (Some(a), Some(b)) if backend.shares_memory(*a, *b));
+        let alike = firsts.entry(regions(*position)).or_default();
+        match alike.iter().copied().find(|j| shares(j)) {
+            Some(j) => twins.push(j),
             None => {
-                firsts.push((i, mine));
+                alike.push(i);
                 twins.push(i);
             }
         }

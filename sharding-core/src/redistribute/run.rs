@@ -4,7 +4,7 @@ use super::Program;
 use crate::backend::{
     Backend, Collectives, InProcess, LocalArray, LocalArrays, Step, StepKind, Support, backend_of, pieces_of,
 };
-use crate::tensor::{device_at, resolve};
+use crate::tensor::{device_at, host_bytes, resolve};
 use crate::{Error, ErrorKind, Place, Region, Result, Shape};
 use smallvec::SmallVec;
 use std::fmt;
@@ -116,7 +116,7 @@ fn through_host(
             continue;
         }
         let (shape, pieces) = pieces_of(step.kind, source, target, &step.axes, *position, shard)?;
-        let mut bytes = vec![0; shape.elements() * source.dtype().size()];
+        let mut bytes = host_bytes(shape.elements().saturating_mul(source.dtype().size()))?;
         for (view, start) in &pieces {
             paste(from, view, start, &shape, &mut bytes)?;
         }
@@ -136,7 +136,7 @@ fn paste(
     into: &mut [u8],
 ) -> Result<()> {
     let size = view.dtype().size();
-    let mut bytes = vec![0; view.bytes()];
+    let mut bytes = host_bytes(view.bytes())?;
     from.read(view, &mut bytes)?;
     let strides = shape.strides();
     let row = view.shape().last().copied().unwrap_or(1) * size;

@@ -1,5 +1,8 @@
 //! The contracts under stress, from outside.
 
+mod attack;
+mod attack_input;
+mod attack_state;
 mod deferred;
 mod fuzz;
 mod op;

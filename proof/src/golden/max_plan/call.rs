@@ -3,6 +3,7 @@
 use super::signature::{SIGNATURES, Signature};
 use crate::golden::data::{Wholes, on_one_device, read_one_device};
 use crate::golden::json::{Node, Parsed};
+use crate::golden::report::Verdict;
 use crate::golden::spelling::{dtype, mesh, places, shape};
 use sharding_core::conformance::host::HostArray;
 use sharding_core::op::{Fill, OpArgs, OpDef, OperandKind, Registry};
@@ -40,20 +41,20 @@ pub(super) struct Call {
 type Read<T> = Parsed<std::result::Result<T, String>>;
 
 impl Call {
-    /// Reads a case; the reason for skipping it if we have no such op or form.
-    pub(super) fn read(case: &Node<'_>) -> Read<Self> {
+    /// Reads a case; a verdict at once if we have no such op or form.
+    pub(super) fn read(case: &Node<'_>) -> Parsed<std::result::Result<Self, Verdict>> {
         let op = case.field("op")?.text()?;
         let positional = case.field("args")?.list()?;
         let Some(signature) = SIGNATURES.iter().find(|signature| signature.name == op) else {
-            return Ok(Err("ops that we do not have yet".to_owned()));
+            return Ok(Err(lacking_op(op)));
         };
         // Two tensors make `max` an elementwise op, which is another one.
         if op == "max" && positional.len() > 1 {
-            return Ok(Err("ops that we do not have yet".to_owned()));
+            return Ok(Err(lacking_op("max of two tensors")));
         }
         let arguments = match by_parameter(case, signature, positional)? {
             Ok(arguments) => arguments,
-            Err(lacking) => return Ok(Err(lacking)),
+            Err(lacking) => return Ok(Err(Verdict::Skipped(lacking))),
         };
         let mesh_node = case.field("mesh")?;
         let mesh = mesh(&mesh_node)?.map_err(|_| mesh_node.expected("a mesh"))?;
@@ -66,32 +67,36 @@ impl Call {
             .collect::<std::result::Result<Vec<_>, String>>()
         {
             Ok(layouts) => layouts,
-            Err(lacking) => return Ok(Err(lacking)),
+            Err(lacking) => return Ok(Err(Verdict::Skipped(lacking))),
         };
         if let [_, Some(indices), ..] = &arguments[..]
             && signature.ours == "gather"
             && is_i32(indices, &tensors)?
         {
-            return Ok(Err("dtypes that we do not have yet: i32 as indices".to_owned()));
+            return Ok(Err(Verdict::Skipped("dtypes that we do not have yet: i32 as indices".to_owned())));
         }
         let shapes: Vec<Vec<usize>> = layouts.iter().map(|(layout, _)| layout.shape().to_vec()).collect();
         let mut passed = Vec::new();
         for argument in &arguments[..signature.operands] {
             let Some(argument) = argument else {
-                return Ok(Err("an operand that it needs is missing".to_owned()));
+                return Ok(Err(Verdict::Skipped("an operand that it needs is missing".to_owned())));
             };
             match operand(argument, layouts.len())? {
                 Ok(operand) => passed.push(operand),
-                Err(lacking) => return Ok(Err(lacking)),
+                Err(lacking) => return Ok(Err(Verdict::Skipped(lacking))),
             }
         }
         let plain = arguments.get(signature.operands).and_then(Option::as_ref);
         let args = match signature.arguments.read(plain, &shapes)? {
             Ok(args) => args,
-            Err(lacking) => return Ok(Err(lacking)),
+            Err(lacking) => return Ok(Err(Verdict::Skipped(lacking))),
         };
-        let def = Registry::get().and_then(|registry| registry.op(signature.ours));
-        let Ok(def) = def else { return Ok(Err("ops that we do not have yet".to_owned())) };
+        let def = match Registry::get().and_then(|registry| registry.op(signature.ours)) {
+            Ok(def) => def,
+            Err(error) => {
+                return Ok(Err(Verdict::failed(format!("the op {}", signature.ours), error.to_string())));
+            }
+        };
         let fills = fills(signature, &passed, plain, &shapes);
         let given = layouts.into_iter().zip(fills).enumerate().map(|(i, ((layout, single), fill))| {
             let wholes = Wholes::new(&layout, fill, i as u64 + 1)?;
@@ -248,6 +253,10 @@ impl Call {
         }
         f(&mut operands)
     }
+}
+
+fn lacking_op(name: &str) -> Verdict {
+    Verdict::Skipped(format!("ops that we do not have yet: {name}"))
 }
 
 /// The arguments in the order of the parameters.

@@ -10,7 +10,7 @@ mod rebind;
 mod signature;
 
 use super::json::{Node, Parsed};
-use super::report::{Report, Verdict};
+use super::report::Report;
 use compare::Outcome;
 
 pub(super) fn replay(root: &Node<'_>, report: &mut Report) -> Parsed<()> {
@@ -22,7 +22,7 @@ pub(super) fn replay(root: &Node<'_>, report: &mut Report) -> Parsed<()> {
             }
             let call = match call::Call::read(&case)? {
                 Ok(call) => call,
-                Err(lacking) => return Ok(Verdict::Skipped(lacking)),
+                Err(verdict) => return Ok(verdict),
             };
             let Outcome { verdict, note: said } = compare::compare(&case, &call)?;
             note = said;

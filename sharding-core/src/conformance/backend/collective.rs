@@ -210,8 +210,7 @@ fn run(bench: &mut Bench<'_>, step: &Step, shards: &[HostArray], want: &[HostArr
     if let Support::No(reason) = bench.backend.collectives().supports(step) {
         bench.skip(format!("collectives/{}: {reason}", step.kind.name()));
         bench.check(name, |bench| {
-            let arrays = put(bench, step, shards).map_err(text)?;
-            let run = || bench.backend.collectives().run(OP, step, arrays);
+            let run = || bench.backend.collectives().run(OP, step, put(bench, step, shards)?);
             match catch_unwind(AssertUnwindSafe(run)) {
                 Err(_) => Err(format!("it says No ({reason}), and panics")),
                 Ok(Ok(_)) => Err(format!("it says No ({reason}), and runs")),

@@ -344,10 +344,13 @@ impl Bench<'_> {
         if reason.is_empty() {
             return Err("it says No without a reason".to_owned());
         }
-        let arrays: Vec<LocalArray> =
-            inputs.iter().map(|input| self.put(input, Form::Dense)).collect::<Result<_>>().map_err(text)?;
-        let arrays: Vec<&LocalArray> = arrays.iter().collect();
-        match catch_unwind(AssertUnwindSafe(|| self.launch(primitive, &arrays, dtype, shape))) {
+        let run = || -> Result<LocalArray> {
+            let arrays: Vec<LocalArray> =
+                inputs.iter().map(|input| self.put(input, Form::Dense)).collect::<Result<_>>()?;
+            let arrays: Vec<&LocalArray> = arrays.iter().collect();
+            self.launch(primitive, &arrays, dtype, shape)
+        };
+        match catch_unwind(AssertUnwindSafe(run)) {
             Err(_) => Err(format!("it says No ({reason}), and panics when launched")),
             Ok(Ok(_)) => Err(format!("it says No ({reason}), and runs")),
             Ok(Err(error)) => typed(&error),

@@ -59,7 +59,7 @@ impl fmt::Display for RuleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} on {}: {} rows, {} checks of {} elements in {} trials ({} refused, {} pairs left out): {}",
+            "{} on {}: {} rows, {} checks of {} elements in {} trials ({} variants refused, {} pairs of rows left out): {}",
             self.op,
             self.kind,
             self.rows,
