@@ -148,13 +148,15 @@ fn planned(
 /// Runs foreign code; a panic becomes an error.
 pub(crate) fn guarded<T>(whose: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
-        let message = payload
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".to_owned());
+        let message = panic_text(&*payload);
         Err(Error::new(ErrorKind::Kernel, format!("{whose} panicked: {message}")))
     })
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Restores the outermost call on all ways out.
@@ -329,23 +331,22 @@ fn number(plan: &CallPlan, operand: usize, value: Scalar) -> Result<LocalArrays>
         })
     };
     let own = bytes_of(value)?;
+    let same = !layout.places().iter().any(|place| place.is_partial());
     let mut arrays = LocalArrays::new();
     for (position, device) in plan.positions.iter().zip(&plan.devices) {
-        let others = layout
-            .places()
-            .iter()
-            .enumerate()
-            .find(|(axis, place)| place.is_partial() && plan.mesh.coord(*position, *axis) != 0);
-        let twin = arrays.last().filter(|last: &&LocalArray| {
-            others.is_none()
-                && plan.plan_has_no_partial(operand)
-                && plan.backend.shares_memory(last.device(), *device)
-        });
+        let twin = arrays
+            .last()
+            .filter(|last: &&LocalArray| same && plan.backend.shares_memory(last.device(), *device));
         if let Some(twin) = twin {
             let twin = twin.clone();
             arrays.push(twin);
             continue;
         }
+        let others = layout
+            .places()
+            .iter()
+            .enumerate()
+            .find(|(axis, place)| place.is_partial() && plan.mesh.coord(*position, *axis) != 0);
         let mut array = plan.backend.alloc(*device, layout.dtype(), layout.shape())?;
         match others.and_then(|(_, place)| place.reduce_op()) {
             Some(op) => plan.backend.write(&bytes_of(op.identity(layout.dtype()))?, &mut array)?,
@@ -354,14 +355,6 @@ fn number(plan: &CallPlan, operand: usize, value: Scalar) -> Result<LocalArrays>
         arrays.push(array);
     }
     Ok(arrays)
-}
-
-impl CallPlan {
-    fn plan_has_no_partial(&self, operand: usize) -> bool {
-        self.operands
-            .get(operand)
-            .is_some_and(|layout| !layout.places().iter().any(|place| Place::is_partial(*place)))
-    }
 }
 
 /// The buffers that the op writes, with their local arrays taken out.
@@ -375,7 +368,6 @@ fn execute(
     written: &mut Written<'_>,
     args: &dyn Any,
 ) -> Result<SmallVec<[LocalArrays; 2]>> {
-    let groups: SmallVec<[u16; 4]> = input_groups(plan, def);
     let mut outputs: SmallVec<[LocalArrays; 2]> = plan.results.iter().map(|_| LocalArrays::new()).collect();
     if !plan.staged.is_empty() {
         let mut cx = StageCx::new(
@@ -387,8 +379,9 @@ fn execute(
             &plan.staged,
         );
         let shards: SmallVec<[LocalArrays; 4]> = inputs.iter().map(|input| input.arrays().clone()).collect();
-        let staged =
-            guarded("the op's code", || (def.stages)(&mut cx, Grouped::new(&shards, Groups(&groups)), args))?;
+        let staged = guarded("the op's code", || {
+            (def.stages)(&mut cx, Grouped::new(&shards, Groups(&plan.groups)), args)
+        })?;
         outputs = staged.into_iter().collect();
         return check(plan, outputs);
     }
@@ -416,7 +409,7 @@ fn execute(
             }
         }
         let made = guarded("the op's code", || {
-            (plan.kernel)(&mut cx, Grouped::new(&arrays, Groups(&groups)), &mut own, args)
+            (plan.kernel)(&mut cx, Grouped::new(&arrays, Groups(&plan.groups)), &mut own, args)
         });
         for ((_, shards), array) in written.iter_mut().zip(own) {
             shards.insert(i, array);
@@ -437,17 +430,16 @@ fn execute(
     check(plan, outputs)
 }
 
-/// How many of the arrays a kernel gets belong to each declared operand.
-fn input_groups(plan: &CallPlan, def: &OpDef) -> SmallVec<[u16; 4]> {
-    plan.groups
-        .iter()
-        .zip(def.operands)
-        .map(|(n, operand)| if operand.kind == crate::op::OperandKind::Written { 0 } else { *n })
-        .collect()
-}
-
 /// Every shard has the size of its label: a rule that says otherwise is wrong, and must not go on silently.
 fn check(plan: &CallPlan, outputs: SmallVec<[LocalArrays; 2]>) -> Result<SmallVec<[LocalArrays; 2]>> {
+    if outputs.len() != plan.results.len() {
+        bail!(
+            Kernel,
+            "the op's code gave {} results, the op is declared with {}",
+            outputs.len(),
+            plan.results.len()
+        );
+    }
     for ((layout, shapes), arrays) in plan.results.iter().zip(&plan.shapes).zip(&outputs) {
         if arrays.len() != plan.positions.len() {
             bail!(Kernel, "{} shards were made for {} devices", arrays.len(), plan.positions.len());

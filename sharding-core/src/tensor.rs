@@ -415,10 +415,10 @@ impl Results {
     ///
     /// # Errors
     /// [`ErrorKind::Internal`] if there is another number of them.
-    pub fn one(self) -> Result<Tensor> {
-        match self.0.into_iter().next() {
-            Some(one) => Ok(one),
-            None => bail!(Internal, "the op returned no result"),
+    pub fn one(mut self) -> Result<Tensor> {
+        match (self.0.len(), self.0.pop()) {
+            (1, Some(one)) => Ok(one),
+            (n, _) => bail!(Internal, "the op returned {n} results, not 1"),
         }
     }
     /// All results as an array.

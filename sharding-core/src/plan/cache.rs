@@ -20,8 +20,9 @@ pub(crate) enum KeyOperand<'a> {
     Scalar,
 }
 
-impl KeyOperand<'_> {
-    fn layout(&self) -> Option<&TensorLayout> {
+impl<'a> KeyOperand<'a> {
+    /// The layout; a number has none.
+    pub(crate) fn layout(&self) -> Option<&'a TensorLayout> {
         match self {
             Self::Tensor(layout) | Self::Written(layout) => Some(layout),
             Self::Scalar => None,

@@ -4,7 +4,7 @@ use super::cache::KeyOperand;
 use super::{Mode, Plan, PlanRequest, plan, trace};
 use crate::backend::{Backend, Positions};
 use crate::mapping::Places;
-use crate::op::{ErasedKernel, Groups, OpArgs, OpDef, Registry};
+use crate::op::{ErasedKernel, Groups, OpArgs, OpDef, OperandDef, OperandKind, Registry};
 use crate::redistribute::Program;
 use crate::rule::{Role, RuleOperand};
 use crate::tensor::{device_at, resolve};
@@ -24,6 +24,7 @@ pub struct CallPlan {
     pub(crate) positions: Positions,
     pub(crate) devices: SmallVec<[Device; 2]>,
     pub(crate) roles: SmallVec<[Role; 4]>,
+    /// How many of the arrays that a kernel reads belong to each declared operand: none to a written one.
     pub(crate) groups: SmallVec<[u16; 4]>,
     pub(crate) operands: SmallVec<[TensorLayout; 4]>,
     pub(crate) moves: SmallVec<[Option<Box<Program>>; 4]>,
@@ -170,6 +171,9 @@ impl CallPlan {
             plan.rows.iter().enumerate().filter(|(_, row)| row.is_staged()).map(|(axis, _)| axis).collect();
         let kernel = registry.kernel(def.name, backend.kind()).unwrap_or(def.kernel);
         let roles = rule_operands.iter().map(|operand| operand.role).collect();
+        let read =
+            |(n, declared): (&u16, &OperandDef)| if declared.kind == OperandKind::Written { 0 } else { *n };
+        let kernel_groups = groups.0.iter().zip(def.operands).map(read).collect();
         Ok(Self {
             plan,
             mesh,
@@ -177,7 +181,7 @@ impl CallPlan {
             positions,
             devices,
             roles,
-            groups: groups.0.into(),
+            groups: kernel_groups,
             operands: layouts,
             moves,
             results,
@@ -193,7 +197,7 @@ impl CallPlan {
 /// The mesh of the operand that is written, as that never moves; else of the first one on more than one device; else of
 /// the first.
 fn op_mesh(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand<'_>]) -> Result<DeviceMesh> {
-    let layouts = || operands.iter().enumerate().filter_map(|(i, operand)| Some((i, layout_of(operand)?)));
+    let layouts = || operands.iter().enumerate().filter_map(|(i, operand)| Some((i, operand.layout()?)));
     let written = || layouts().find(|(i, _)| matches!(operands.get(*i), Some(KeyOperand::Written(_))));
     let wide = || layouts().filter(|(_, layout)| layout.mesh().num_devices() > 1);
     let Some((first, layout)) = written().or_else(|| wide().next()).or_else(|| layouts().next()) else {
@@ -272,7 +276,7 @@ fn check_single(
     mesh: &DeviceMesh,
 ) -> Result<()> {
     for (i, operand) in operands.iter().enumerate() {
-        let Some(layout) = layout_of(operand).filter(|layout| layout.mesh() != mesh) else { continue };
+        let Some(layout) = operand.layout().filter(|layout| layout.mesh() != mesh) else { continue };
         if layout.places().contains(&Place::Unknown) {
             let name = def.operand_name(groups, i);
             return Err(Error::new(
@@ -285,20 +289,13 @@ fn check_single(
     Ok(())
 }
 
-fn layout_of<'a>(operand: &KeyOperand<'a>) -> Option<&'a TensorLayout> {
-    match operand {
-        KeyOperand::Tensor(layout) | KeyOperand::Written(layout) => Some(layout),
-        KeyOperand::Scalar => None,
-    }
-}
-
 /// The dtype that numbers take: that of a tensor passed where a number could have been, else of the first tensor.
 fn scalar_dtype(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand<'_>]) -> Result<DType> {
     let beside = operands.iter().enumerate().find_map(|(i, operand)| {
         let declared = def.operands.get(groups.locate(i).0)?;
-        (declared.kind == crate::op::OperandKind::Scalar).then(|| layout_of(operand)).flatten()
+        (declared.kind == OperandKind::Scalar).then(|| operand.layout()).flatten()
     });
-    match beside.or_else(|| operands.iter().find_map(layout_of)) {
+    match beside.or_else(|| operands.iter().find_map(KeyOperand::layout)) {
         Some(layout) => Ok(layout.dtype()),
         None => bail!(Argument, "an op needs at least one tensor operand"),
     }

@@ -145,8 +145,7 @@ struct Subject<'a> {
 /// Runs user code; a panic is an error of kind Internal.
 fn caught<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("of another type");
+        let text = crate::dispatch::panic_text(&*payload);
         Err(Error::new(ErrorKind::Internal, format!("panicked: {text}")))
     })
 }

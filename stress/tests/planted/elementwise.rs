@@ -72,10 +72,11 @@ fn planted() -> Vec<Planted> {
             }
         }),
         planted!("every operand keeps a placement of its own"; <sharding_ops::add as Op>::DEF;
-        "Ragged"; |cx, rows| if let (Place::Custom(_), Place::Custom(_)) = (cx.place(0), cx.place(1)) {
-            if cx.operands.iter().all(|x| x.meta.shape == cx.results[0].shape)
-                && cx.place(0).tensor_axis() == cx.place(1).tensor_axis() {
-                rows.add([cx.place(0), cx.place(1)], [cx.place(0)]);
+        "Ragged"; |cx, rows| {
+            let custom = |i: usize| cx.carried(i, 0);
+            if let (Some(a), Some(b)) = (custom(0), custom(1))
+                && cx.operands.iter().all(|x| x.meta.shape == cx.results[0].shape) {
+                rows.add([a, b], [a]);
             }
         }),
         planted!("a placement of one of three operands is carried to it only"; <where_ as Op>::DEF;

@@ -82,7 +82,7 @@ fn planted() -> Vec<Planted> {
     let mut all = matmuls();
     all.extend([
         planted!("a vocabulary that is split without a base"; &EMBEDDING_WITHOUT_BASE;
-            "(Sharded(0), Replicated) -> (Partial(sum))"; |_cx, _rows| ()),
+            "(Sharded(0), Replicated) -> (Partial(sum))"),
         planted!("what another device holds taken for nothing"; <embedding as Op>::DEF;
             "(Sharded(0), Replicated) -> (Replicated)"; |cx, rows| add(cx, rows, &[s(0), R], &[R])),
         planted!("zeros of absent rows combined by maximum"; <embedding as Op>::DEF;
@@ -96,7 +96,7 @@ fn planted() -> Vec<Planted> {
         planted!("indices in parts"; <gather as Op>::DEF;
             "(Replicated, Partial(sum)) -> (Partial(sum))"; |cx, rows| add(cx, rows, &[R, P], &[P])),
         planted!("a base that is right for equal shares on one mesh axis"; &GATHER_BY_POSITION;
-            "-> (Partial(sum))"; |_cx, _rows| ()),
+            "-> (Partial(sum))"),
         planted!("the same axis of a table and its indices"; <gather as Op>::DEF;
             "(Sharded(1), Sharded(1)) -> (Sharded(1))"; |cx, rows| add(cx, rows, &[s(1), s(1)], &[s(1)])),
         Planted {
@@ -133,7 +133,7 @@ fn planted() -> Vec<Planted> {
             row: "",
         },
         planted!("global indices taken for local ones"; &STORE_LOCALLY;
-            "(Sharded(0), Replicated) -> ()"; |_cx, _rows| ()),
+            "(Sharded(0), Replicated) -> ()"),
         Planted {
             what: "a source split alike along an axis of which a part is stored",
             op: <buffer_store_slice as Op>::DEF,

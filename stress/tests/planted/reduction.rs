@@ -102,7 +102,7 @@ fn planted() -> Vec<Planted> {
             if axis < cx.ndim(0) { rows.add([s(axis)], [P]) }
         }),
         planted!("a sum that starts from 1 on every device"; &SUM_FROM_ONE;
-            "-> (Partial(sum))"; |_cx, _rows| ()),
+            "-> (Partial(sum))"),
         planted!("pieces of a maximum are added"; <max as Op>::DEF;
             "-> (Partial(sum))"; |cx, all: max, rows| { let axis = front(cx, all.axis); rows.add([s(axis)], [P]) }),
         planted!("a maximum of parts"; <max as Op>::DEF;
@@ -112,7 +112,7 @@ fn planted() -> Vec<Planted> {
         planted!("a split maximum is whole"; <max as Op>::DEF;
             "-> (Replicated)"; |cx, all: max, rows| { let axis = front(cx, all.axis); rows.add([s(axis)], [R]) }),
         planted!("a mean by the local count"; &LOCAL_MEAN;
-            "-> (Partial(sum))"; |_cx, _rows| ()),
+            "-> (Partial(sum))"),
         planted!("a split mean is whole"; <mean as Op>::DEF;
             "-> (Replicated)"; |cx, all: mean, rows| { let axis = front(cx, all.axis); rows.add([s(axis)], [R]) }),
         planted!("a mean of maxima"; <mean as Op>::DEF;
@@ -122,9 +122,9 @@ fn planted() -> Vec<Planted> {
         planted!("a softmax of parts"; <softmax as Op>::DEF;
             "(Partial(sum)) -> (Partial(sum))"; |cx, rows| add(cx, rows, &[P], &[P])),
         planted!("a staged softmax whose totals are combined by maximum"; &SOFTMAX_OF_MAXIMA;
-            "staged"; |_cx, _rows| ()),
+            "staged"),
         planted!("a staged softmax without a collective"; &SOFTMAX_ALONE;
-            "staged"; |_cx, _rows| ()),
+            "staged"),
         planted!("a staged row that declares fewer collectives than it runs"; <softmax as Op>::DEF;
         "staged"; |cx, all: softmax, rows| {
             let axis = front(cx, all.axis);

@@ -1,5 +1,7 @@
 //! Wrong rules planted in right ops: the checker must find every one.
 //!
+//! A test program of its own: ops that are declared wrong must not be in the registry that other tests go through.
+//!
 //! A planted rule is the op's own with one row too many, or another rule altogether; where the kernel is what is wrong, the
 //! op is a copy with that kernel. Each says which row must be blamed.
 
@@ -37,13 +39,17 @@ struct Planted {
     row: &'static str,
 }
 
-/// `planted!("what"; op; "row"; |cx, args: Type, rows| body)`: the op's own rows, and what `body` adds.
+/// `planted!("what"; op; "row"; |cx, args: Type, rows| body)`: the op's own rows, and what `body` adds; without a closure
+/// just its own.
 macro_rules! planted {
+    ($what:literal; $op:expr; $row:literal) => {
+        $crate::Planted { what: $what, op: $op, rule: $op.rows, row: $row }
+    };
     ($what:literal; $op:expr; $row:literal; |$cx:ident, $rows:ident| $body:expr) => {
         planted!($what; $op; $row; |$cx, _args: dyn, $rows| $body)
     };
     ($what:literal; $op:expr; $row:literal; |$cx:ident, $args:ident: dyn, $rows:ident| $body:expr) => {
-        $crate::planted::Planted {
+        $crate::Planted {
             what: $what,
             op: $op,
             rule: |$cx, $args, $rows| {
@@ -56,7 +62,7 @@ macro_rules! planted {
     };
     ($what:literal; $op:expr; $row:literal; |$cx:ident, $args:ident: $type:ty, $rows:ident| $body:expr) => {
         planted!($what; $op; $row; |$cx, all: dyn, $rows| {
-            let $args = $crate::planted::args::<$type>(all);
+            let $args = $crate::args::<$type>(all);
             $body
         })
     };
