@@ -120,3 +120,12 @@ pub use sharding_core::{check_rule, conformance};
 /// What generated code names; not for people.
 #[doc(hidden)]
 pub use sharding_core::__private;
+
+/// Pages of the repository: their Rust blocks are compiled and run.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/design-faq.md")]
+    struct DesignFaq;
+}

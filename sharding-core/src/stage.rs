@@ -2,6 +2,7 @@
 
 use crate::backend::{Backend, LocalArray, LocalArrays, Step, StepKind};
 use crate::kernel::KernelCx;
+use crate::rule::StageCollective;
 use crate::{DeviceMapping, Error, ErrorKind, Place, ReduceOp, Result, Shape, TensorLayout};
 use smallvec::SmallVec;
 
@@ -16,6 +17,7 @@ pub struct StageCx<'a> {
     operands: &'a [TensorLayout],
     results: &'a [TensorLayout],
     axes: &'a [usize],
+    collectives: SmallVec<[StageCollective; 2]>,
 }
 
 impl<'a> StageCx<'a> {
@@ -28,7 +30,7 @@ impl<'a> StageCx<'a> {
         results: &'a [TensorLayout],
         axes: &'a [usize],
     ) -> Self {
-        Self { backend, op, positions, operands, results, axes }
+        Self { backend, op, positions, operands, results, axes, collectives: SmallVec::new() }
     }
 
     /// The mesh axes on which a staged row was chosen.
@@ -43,6 +45,11 @@ impl<'a> StageCx<'a> {
         self.operands.get(i).ok_or_else(|| {
             Error::new(ErrorKind::Internal, format!("there is no operand {i}")).with_op(self.op)
         })
+    }
+
+    /// The collectives that ran so far: what the row must have declared.
+    pub fn collectives(&self) -> &[StageCollective] {
+        &self.collectives
     }
 
     /// Runs a local computation at every position; `kernel` gets the context and the number of the shard.
@@ -90,6 +97,7 @@ impl<'a> StageCx<'a> {
             target: on(Place::Replicated)?,
             cost: 0.0,
         };
+        self.collectives.push(StageCollective { kind: step.kind, bytes: step.source.bytes() });
         self.backend.collectives().run(self.op, &step, shards)
     }
 }

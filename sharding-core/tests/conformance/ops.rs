@@ -436,7 +436,8 @@ op!(Softmax: Axis, ["x" Tensor],
     rows: |cx, axis, rows| {
         replicated_rows(cx, rows);
         pass_through_rows(cx, 0, rows, |own| (own != axis.0).then_some(own));
-        let bytes = cx.results[0].bytes() / cx.extent(0, axis.0).max(1);
+        let x = &cx.operands[0].meta;
+        let bytes = TensorMeta::new(x.dtype, x.shape.with_extent(axis.0, 1)).bytes();
         let stage = |op| StageCollective { kind: StepKind::AllReduce(op), bytes };
         rows.add_staged([s(axis.0)], [s(axis.0)], [stage(ReduceOp::Max), stage(ReduceOp::Sum)]);
         Ok(())

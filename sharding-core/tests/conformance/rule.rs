@@ -252,7 +252,7 @@ fn hints_at_missing_rows() {
     })
     .unwrap();
     for row in ["(Sharded(0), Replicated) -> (Sharded(0))", "(Sharded(1), Sharded(0)) -> (Partial(sum))"] {
-        assert!(report.hints.iter().any(|hint| hint == row), "{report}");
+        assert!(report.hints.iter().any(|hint| hint.starts_with(row)), "{report}");
     }
     let complete = check_rule(Matmul::DEF, CPU).unwrap();
     assert!(complete.hints.is_empty(), "{complete}");

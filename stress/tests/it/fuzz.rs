@@ -125,7 +125,8 @@ fn no_op_panics() -> Result<()> {
     }));
     let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
     let (mut fine, mut refused) = (0, 0);
-    for def in Registry::get()?.ops() {
+    // Ops that are declared wrong on purpose, for the checker of rules to find, fail as they should.
+    for def in Registry::get()?.ops().filter(|def| !def.name.starts_with("planted_")) {
         let mut cases = sharding_core::op::Cases::new();
         (def.cases)(&mut cases);
         assert!(cases.iter().next().is_some(), "{} has no cases", def.name);

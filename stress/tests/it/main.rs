@@ -6,6 +6,7 @@ mod attack_state;
 mod deferred;
 mod fuzz;
 mod op;
+mod planted;
 mod pretend;
 mod zigzag;
 

@@ -52,25 +52,24 @@ pub(super) fn ask(
 }
 
 /// Every placement worth asking with for a tensor of this shape over `ways` devices.
-pub(super) fn placements(shape: &Shape, role: Role, ways: usize, few: bool) -> Vec<Place> {
+fn placements(shape: &Shape, role: Role, ways: usize) -> Vec<Place> {
     let mut places = vec![Place::Replicated];
     if role == Role::Scalar {
         return places;
     }
     for (axis, extent) in shape.iter().enumerate() {
         places.push(sharded(axis));
-        places.extend(custom(axis, *extent, ways, few));
+        places.extend(custom(axis, *extent, ways));
     }
-    places.extend([Place::PARTIAL, Place::Partial(ReduceOp::Max)]);
-    if !few {
-        places.extend([Place::Partial(ReduceOp::Min), Place::Partial(ReduceOp::Prod)]);
-    }
+    let ops = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod];
+    places.extend(ops.map(Place::Partial));
     places.push(Place::Unknown);
     places
 }
 
-/// Placements on the open trait: sizes as unbalanced as can be, and two parts split on their own.
-fn custom(axis: usize, extent: usize, ways: usize, few: bool) -> Vec<Place> {
+/// Placements on the open trait: sizes as unbalanced as can be, both ways round (two operands may carry two that only
+/// look alike), and two parts split on their own.
+fn custom(axis: usize, extent: usize, ways: usize) -> Vec<Place> {
     let mut places = Vec::new();
     if extent == 0 || ways < 2 {
         return places;
@@ -82,22 +81,25 @@ fn custom(axis: usize, extent: usize, ways: usize, few: bool) -> Vec<Place> {
     if let Some(last) = sizes.last_mut() {
         *last = extent - usize::from(extent > 1);
     }
-    places.push(Ragged::place(axis, sizes));
-    if extent > 1 && !few {
+    places.push(Ragged::place(axis, &sizes));
+    if extent > 1 {
+        sizes.reverse();
+        places.push(Ragged::place(axis, &sizes));
         places.push(Interleaved::place(axis, [extent / 2, extent - extent / 2]));
     }
+    // Sizes that are the balanced ones are no placement of their own.
+    places.retain(|place| matches!(place, Place::Custom(_)));
     places
 }
 
 /// All combinations of the operands' placements, or a sample of them that holds the uniform ones.
 pub(super) fn questions(trial: &Trial, ways: usize) -> Vec<Present> {
-    let few = trial.inputs.len() > 2;
     let choices: Vec<Vec<Place>> = trial
         .case
         .operands
         .iter()
         .zip(&trial.roles)
-        .map(|(operand, role)| placements(&operand.meta.shape, *role, ways, few))
+        .map(|(operand, role)| placements(&operand.meta.shape, *role, ways))
         .collect();
     let total = choices.iter().try_fold(1_usize, |n, places| n.checked_mul(places.len()));
     let nth = |mut number: usize| -> Present {

@@ -4,6 +4,7 @@ use super::Subject;
 use super::execute::{Executor, join, label};
 use super::trial::Trial;
 use crate::mapping::Places;
+use crate::op::OperandKind;
 use crate::placement::sharded;
 use crate::rule::{AxisAssignment, Role};
 use crate::{DType, DeviceMesh, Place, Result, TensorLayout, TensorMeta};
@@ -14,52 +15,92 @@ const OPERANDS: usize = 3;
 const TRIED: usize = 400;
 /// The most hints of one op.
 const HINTS: usize = 12;
+/// The mesh axis.
+const WAYS: usize = 2;
 
-/// Adds rows on one mesh axis of 2 that hold for a case and its variants, and whose operands no known row names.
-pub(super) fn add(
-    subject: &Subject<'_>,
-    own: &Trial,
-    others: &[Trial],
-    known: &[AxisAssignment],
-    hints: &mut Vec<String>,
-) -> Result<()> {
-    let changes = own.roles.iter().any(|role| matches!(role, Role::Written | Role::Scalar));
-    // Where there is nothing to compare, everything holds.
-    let empty = own.inputs.iter().any(|input| input.values.is_empty())
-        || own.results.iter().any(|result| result.shape.elements() < 2);
-    if own.inputs.len() > OPERANDS || changes || empty {
-        return Ok(());
-    }
-    let mesh = DeviceMesh::simulated(subject.kind, [2], ["x"])?;
-    let operands: Vec<TensorMeta> = own.case.operands.iter().map(|operand| operand.meta.clone()).collect();
-    // Variants that broadcast where the case does not, or have nothing to split, would let too much pass.
-    let alike = |trial: &&Trial| {
-        trial.case.operands.iter().zip(&operands).all(|(operand, meta)| {
-            let pairs = operand.meta.shape.iter().zip(meta.shape.iter());
-            pairs.clone().all(|(a, b)| *a > 1 || b == a) && pairs.clone().any(|(a, b)| a != b)
-        })
-    };
-    let witnesses: Vec<&Trial> = std::iter::once(own).chain(others.iter().filter(alike).take(3)).collect();
-    for places in combinations(&operands) {
-        if known.iter().any(|row| row.operands.as_slice() == places.as_slice()) {
+/// Rows on a mesh axis of 2 that hold on every trial of one kind, and whose operands' placements no known row of that kind
+/// names; each with a call of its kind.
+///
+/// Trials are of one kind if they have the same arguments and numbers of dimensions. Only those count in which nothing
+/// is empty or broadcasts: in others too much is right by chance.
+pub(super) fn of(subject: &Subject<'_>, tried: &[(Trial, Vec<AxisAssignment>)]) -> Result<Vec<String>> {
+    let mesh = DeviceMesh::simulated(subject.kind, [WAYS], ["x"])?;
+    let mut hints: Vec<(AxisAssignment, String)> = Vec::new();
+    let mut done: Vec<String> = Vec::new();
+    for (first, _) in tried.iter().filter(|(trial, _)| tells(subject, trial)) {
+        let own = kind(first);
+        if done.contains(&own) {
             continue;
         }
-        for results in combinations(&own.results) {
-            // An op without a split or partial operand has nothing to say.
-            let row = AxisAssignment::new(places.iter().copied(), results.iter().copied());
-            let holds = |trial: &&Trial| holds(subject, trial, &mesh, &row);
-            if hints.len() < HINTS && witnesses.iter().all(holds) {
-                let text = row.to_string();
-                if !hints.contains(&text) {
-                    hints.push(text);
+        let alike: Vec<_> = tried.iter().filter(|(trial, _)| kind(trial) == own).collect();
+        let witnesses: Vec<&Trial> =
+            alike.iter().map(|(trial, _)| trial).filter(|trial| tells(subject, trial)).collect();
+        let operands: Vec<TensorMeta> =
+            first.case.operands.iter().map(|operand| operand.meta.clone()).collect();
+        for places in combinations(&operands) {
+            let named = |row: &AxisAssignment| row.operands.as_slice() == places.as_slice();
+            // Extents that all devices share equally, or that no second call confirms, are no proof.
+            if witnesses.len() < 2
+                || alike.iter().any(|(_, rows)| rows.iter().any(named))
+                || !witnesses.iter().any(|trial| uneven(trial, &places))
+            {
+                continue;
+            }
+            for results in combinations(&first.results) {
+                let row = AxisAssignment::new(places.iter().copied(), results.iter().copied());
+                if hints.len() < HINTS && witnesses.iter().all(|trial| holds(subject, trial, &mesh, &row)) {
+                    if hints.iter().all(|(known, _)| *known != row) {
+                        hints.push((row, first.describe(subject)));
+                    }
+                    break;
                 }
-                break;
             }
         }
+        done.push(own);
     }
-    Ok(())
+    Ok(hints.into_iter().map(|(row, call)| format!("{row} for {call}")).collect())
 }
 
+/// What trials of one kind have in common.
+fn kind(trial: &Trial) -> String {
+    let operands = trial.inputs.iter().map(|input| input.shape.len());
+    let results = trial.results.iter().map(|meta| meta.shape.len());
+    let roles = &trial.roles;
+    format!(
+        "{:?} {:?} {roles:?} {:?}",
+        operands.collect::<Vec<_>>(),
+        results.collect::<Vec<_>>(),
+        trial.case.args
+    )
+}
+
+/// Whether a trial can tell a right row from a wrong one, and is of an op that hints are looked for.
+fn tells(subject: &Subject<'_>, trial: &Trial) -> bool {
+    let plain = trial.roles.iter().all(|role| !matches!(role, Role::Written | Role::Scalar));
+    // A list of one is the call of another op.
+    let declared = subject.def.operands.iter().zip(&trial.case.groups);
+    let lists = declared.filter(|(operand, _)| operand.kind == OperandKind::Many).all(|(_, n)| *n > 1);
+    let operands = trial.inputs.iter().map(|input| &input.shape);
+    let results = trial.results.iter().map(|meta| &meta.shape);
+    let elements = results.clone().any(|_| true) && results.clone().all(|shape| shape.elements() > 0);
+    plain
+        && lists
+        && operands.clone().any(|shape| shape.elements() > 2)
+        && trial.inputs.len() <= OPERANDS
+        && elements
+        && operands.clone().all(|shape| shape.iter().all(|extent| *extent > 1))
+}
+
+/// Whether the devices' pieces of some split operand differ in size; true if nothing is split.
+fn uneven(trial: &Trial, places: &[Place]) -> bool {
+    let mut axes = trial
+        .inputs
+        .iter()
+        .zip(places)
+        .filter_map(|(input, place)| place.tensor_axis().map(|axis| input.shape.extent(axis)))
+        .peekable();
+    axes.peek().is_none() || axes.any(|extent| extent % WAYS != 0)
+}
 /// Whether the kernel runs such a row and its outputs join to the result. Labels are known before the kernel
 /// runs: it may look at them.
 fn holds(subject: &Subject<'_>, trial: &Trial, mesh: &DeviceMesh, row: &AxisAssignment) -> bool {

@@ -19,7 +19,7 @@ mod trial;
 pub use report::{RuleFailure, RuleReport};
 
 use crate::backend::{Backend, backend_of};
-use crate::op::{Cases, ErasedKernel, ErasedRows, OpDef, Registry};
+use crate::op::{Case, Cases, ErasedKernel, ErasedRows, OpDef, Registry};
 use crate::rule::{AxisAssignment, Role};
 use crate::{BackendKind, Device, DeviceMesh, Error, ErrorKind, Place, Result};
 use ask::{Present, ask, questions};
@@ -30,10 +30,11 @@ use trial::{Trial, roles, variants};
 
 /// The most failures that one report lists.
 const FAILURES: usize = 16;
-/// The most pairs of rows that are run for one of the op's own cases, and for one variant.
-const PAIRS: (usize, usize) = (400, 48);
+/// The most pairs of rows without custom placements, and of those with some, that are run for one of the op's own cases,
+/// and for one variant.
+const PAIRS: (usize, usize) = (400, 64);
 /// The most present placements that each axis of a 2x2 mesh is asked with, likewise.
-const PRESENTS: (usize, usize) = (32, 10);
+const PRESENTS: (usize, usize) = (32, 12);
 
 /// Checks the rule of an op with the kernels of one backend.
 ///
@@ -127,6 +128,10 @@ macro_rules! check_rule {
     };
 }
 
+const NEVER_RUN: &str = "no row was ever run: the rule gives none that claims something";
+const NOTHING_COMPARED: &str =
+    "no result of any case has an element, so nothing was compared; add a case with elements";
+
 /// What is checked.
 struct Subject<'a> {
     def: &'static OpDef,
@@ -146,11 +151,28 @@ fn caught<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
+fn has_custom(row: &AxisAssignment) -> bool {
+    row.operands.iter().chain(&row.results).any(|place| matches!(place, Place::Custom(_)))
+}
+
+/// A row without the sizes in its custom placements: rows that differ in these only are wrong for one reason, and reported
+/// once.
+fn outline(row: &AxisAssignment) -> String {
+    let place = |place: &Place| match place {
+        Place::Custom(custom) => format!("{}({:?})", custom.placement().key().name, place.tensor_axis()),
+        other => other.to_string(),
+    };
+    let list = |places: &[Place]| places.iter().map(place).collect::<Vec<_>>().join(", ");
+    let staged = if row.is_staged() { " staged" } else { "" };
+    format!("({}) -> ({}){staged}", list(&row.operands), list(&row.results))
+}
+
 struct Checker<'a> {
     subject: &'a Subject<'a>,
     report: RuleReport,
-    /// Texts of all rows, and of what was reported.
+    /// Texts of all rows.
     rows: FxHashSet<String>,
+    /// Outlines of the rows that were reported, and what was reported without a row.
     reported: FxHashSet<String>,
     /// The rule panicked: it is not asked again.
     broken: bool,
@@ -177,11 +199,12 @@ impl<'a> Checker<'a> {
                 "write them in its cases function: cases.add([CaseOperand::new(DType::F32, [4, 6])], args)",
             ));
         }
+        let mut tried: Vec<(Trial, Vec<AxisAssignment>)> = Vec::new();
         for case in cases.iter() {
             let grouped: usize = case.groups.iter().map(|n| usize::from(*n)).sum();
             if grouped != case.operands.len() || case.groups.len() != self.subject.def.operands.len() {
                 let text = format!("{:?}", case.operands);
-                self.fail("", "any size", text, None, "the case's operands do not fit the declared ones");
+                self.fail("any size", text, "the case's operands do not fit the declared ones");
                 continue;
             }
             for roles in roles(self.subject, case) {
@@ -189,23 +212,42 @@ impl<'a> Checker<'a> {
                     Ok(own) => own,
                     Err(error) => {
                         let detail = format!("the case itself fails on whole inputs: {error}");
-                        self.fail("", "one device", format!("{:?}", case.operands), None, &detail);
+                        self.fail("one device", format!("{:?}", case.operands), &detail);
                         continue;
                     }
                 };
-                let others: Vec<Trial> = variants(self.subject, case)
-                    .into_iter()
-                    .filter_map(|variant| Trial::new(self.subject, variant, false, roles.clone()).ok())
-                    .collect();
-                let known = self.trial(&own)?;
-                for other in &others {
-                    self.trial(other)?;
+                let rows = self.trial(&own)?;
+                tried.push((own, rows));
+                for variant in variants(self.subject, case) {
+                    if let Some(variant) = self.variant(variant, &roles) {
+                        let rows = self.trial(&variant)?;
+                        tried.push((variant, rows));
+                    }
                 }
-                hint::add(self.subject, &own, &others, &known, &mut self.report.hints)?;
             }
         }
         self.report.rows = self.rows.len();
+        // Where nothing is compared, nothing is proved.
+        if self.report.elements == 0 && self.report.failures.is_empty() {
+            let detail = if self.report.checks == 0 { NEVER_RUN } else { NOTHING_COMPARED };
+            self.fail("any size", format!("all {}", cases.iter().count()), detail);
+        }
+        self.report.hints = hint::of(self.subject, &tried)?;
         Ok(self.report)
+    }
+
+    /// A variant with its answer. One that the kernel refuses says nothing about the rule (its elements may be no valid
+    /// indices, say) and is counted; a definition that contradicts itself is a failure.
+    fn variant(&mut self, case: Case, roles: &[Role]) -> Option<Trial> {
+        let text = format!("{:?}", case.operands);
+        match Trial::new(self.subject, case, false, roles.to_vec()) {
+            Ok(trial) => return Some(trial),
+            Err(error) if error.kind() == ErrorKind::Internal => {
+                self.fail("one device", text, error.message());
+            }
+            Err(_) => self.report.refused += 1,
+        }
+        None
     }
 
     /// All rows of a trial on all meshes; gives those on a mesh of 2.
@@ -223,13 +265,6 @@ impl<'a> Checker<'a> {
         let mut rows: Vec<AxisAssignment> = Vec::new();
         for present in questions(trial, ways) {
             self.ask(trial, &mesh, &[], &[&present], &mut rows);
-        }
-        let writes = trial.roles.contains(&Role::Written);
-        let all_replicated = |row: &AxisAssignment| {
-            row.operands.iter().chain(&row.results).all(|place| *place == Place::Replicated)
-        };
-        if !writes && !self.broken && !rows.iter().any(all_replicated) {
-            self.fail_trial(trial, "", &mesh, None, "all-Replicated is not a row");
         }
         let mut executor = Executor::new(self.subject, trial, &mesh);
         let mut sound = Vec::new();
@@ -249,7 +284,9 @@ impl<'a> Checker<'a> {
         let mesh = DeviceMesh::simulated(self.subject.kind, [2, 2], ["x", "y"])?;
         let bound = |(own, variant): (usize, usize)| if trial.own { own } else { variant };
         let mut presents: Vec<Present> = Vec::new();
-        for row in sound {
+        // Custom placements are many, and mostly go the way of Sharded: they must not crowd out the others.
+        let (plain, custom): (Vec<_>, Vec<_>) = sound.iter().partition(|row| !has_custom(row));
+        for row in plain.into_iter().chain(custom) {
             let present = row.operands.to_vec();
             if !presents.contains(&present) && presents.len() < bound(PRESENTS) {
                 presents.push(present);
@@ -263,7 +300,7 @@ impl<'a> Checker<'a> {
             }
             for first in firsts {
                 // A first row that is wrong by itself has been reported.
-                if !sound.contains(&first) && self.reported.contains(&first.to_string()) {
+                if !sound.contains(&first) && self.reported.contains(&outline(&first)) {
                     continue;
                 }
                 let mut seconds = Vec::new();
@@ -271,7 +308,7 @@ impl<'a> Checker<'a> {
                 self.ask(trial, &mesh, &committed, &[second], &mut seconds);
                 let [first] = committed;
                 for other in seconds {
-                    let fresh = !self.reported.contains(&other.to_string());
+                    let fresh = !self.reported.contains(&outline(&other));
                     let pair = (first.clone(), other);
                     if fresh && !pairs.contains(&pair) {
                         pairs.push(pair);
@@ -279,12 +316,15 @@ impl<'a> Checker<'a> {
                 }
             }
         }
-        let limit = bound(PAIRS);
-        let step = pairs.len().div_ceil(limit).max(1);
-        self.report.left_out += pairs.len() - pairs.len().div_ceil(step);
         let mut executor = Executor::new(self.subject, trial, &mesh);
-        for (first, second) in pairs.iter().step_by(step) {
-            self.check(trial, &mut executor, &mesh, &[first, second]);
+        let (custom, plain): (Vec<_>, Vec<_>) =
+            pairs.iter().partition(|(first, second)| has_custom(first) || has_custom(second));
+        for pairs in [plain, custom] {
+            let step = pairs.len().div_ceil(bound(PAIRS)).max(1);
+            self.report.left_out += pairs.len() - pairs.len().div_ceil(step);
+            for (first, second) in pairs.iter().step_by(step) {
+                self.check(trial, &mut executor, &mesh, &[first, second]);
+            }
         }
         Ok(())
     }
@@ -307,11 +347,17 @@ impl<'a> Checker<'a> {
                 let plain = present.iter().all(|present| present.iter().all(|p| *p == Place::Replicated));
                 self.broken = error.kind() == ErrorKind::Internal;
                 if self.broken || (plain && committed.is_empty()) {
-                    self.fail_trial(trial, "", mesh, None, &format!("the rule refuses: {error}"));
+                    self.fail_trial(trial, &[], mesh, None, &format!("the rule refuses: {error}"));
                 }
                 return;
             }
         };
+        let all_replicated = |row: &AxisAssignment| {
+            row.operands.iter().chain(&row.results).all(|place| *place == Place::Replicated)
+        };
+        if !trial.roles.contains(&Role::Written) && !answer.iter().any(all_replicated) {
+            self.fail_trial(trial, &[], mesh, None, "all-Replicated is not a row");
+        }
         let now = present.first().map(|present| present.as_slice()).unwrap_or(&[]);
         for row in answer.iter() {
             let moved = trial
@@ -336,7 +382,7 @@ impl<'a> Checker<'a> {
                 }
                 continue;
             };
-            self.fail_trial(trial, &row.to_string(), mesh, None, &broken);
+            self.fail_trial(trial, &[row], mesh, None, &broken);
         }
     }
 
@@ -347,55 +393,68 @@ impl<'a> Checker<'a> {
         mesh: &DeviceMesh,
         rows: &[&AxisAssignment],
     ) -> bool {
-        // Nothing is claimed about Unknown.
-        if rows.iter().any(|row| row.operands.iter().chain(&row.results).any(|p| *p == Place::Unknown)) {
+        // Nothing is claimed of Unknown operands, and nothing if all results are Unknown.
+        let unknown = |place: &Place| *place == Place::Unknown;
+        let silent = |row: &&AxisAssignment| {
+            row.operands.iter().any(unknown) || (!row.results.is_empty() && row.results.iter().all(unknown))
+        };
+        if rows.iter().any(silent) {
             return false;
         }
         self.report.checks += 1;
         match executor.check(rows) {
-            Answer::Sound => true,
+            Answer::Sound { elements } => {
+                self.report.elements += elements;
+                true
+            }
             Answer::Unreachable => {
                 self.report.left_out += 1;
                 false
             }
             Answer::Wrong(wrong) => {
-                let names = ["x: ", "y: "];
-                let text: Vec<String> = rows
-                    .iter()
-                    .zip(names)
-                    .map(|(row, name)| format!("{}{row}", if rows.len() > 1 { name } else { "" }))
-                    .collect();
-                self.fail_trial(trial, &text.join("; "), mesh, wrong.device, &wrong.detail);
+                self.fail_trial(trial, rows, mesh, wrong.device, &wrong.detail);
                 false
             }
         }
     }
 
+    /// A failure of these rows, one per mesh axis, or of none.
     fn fail_trial(
         &mut self,
         trial: &Trial,
-        row: &str,
+        rows: &[&AxisAssignment],
         mesh: &DeviceMesh,
         device: Option<usize>,
         detail: &str,
     ) {
         let sizes: Vec<String> = mesh.shape().iter().map(ToString::to_string).collect();
-        self.fail(row, &sizes.join("x"), trial.describe(self.subject), device, detail);
+        let joined = |text: &dyn Fn(&AxisAssignment) -> String| match rows {
+            [] => String::new(),
+            [row] => text(row),
+            rows => {
+                let names = ["x: ", "y: "].into_iter().zip(rows);
+                names.map(|(name, row)| format!("{name}{}", text(row))).collect::<Vec<_>>().join("; ")
+            }
+        };
+        let key = if rows.is_empty() { detail.to_owned() } else { joined(&outline) };
+        if self.reported.insert(key) {
+            let row = joined(&ToString::to_string);
+            self.push(row, sizes.join("x"), trial.describe(self.subject), device, detail);
+        }
     }
 
-    fn fail(&mut self, row: &str, mesh: &str, case: String, device: Option<usize>, detail: &str) {
-        let key = if row.is_empty() { detail.to_owned() } else { row.to_owned() };
-        if !self.reported.insert(key) || self.report.failures.len() >= FAILURES {
-            return;
+    /// A failure that is no row's.
+    fn fail(&mut self, mesh: &str, case: String, detail: &str) {
+        if self.reported.insert(detail.to_owned()) {
+            self.push(String::new(), mesh.to_owned(), case, None, detail);
         }
-        self.report.failures.push(RuleFailure {
-            op: self.subject.def.name,
-            at: self.subject.def.at,
-            row: row.to_owned(),
-            mesh: mesh.to_owned(),
-            case,
-            device,
-            detail: detail.to_owned(),
-        });
+    }
+
+    fn push(&mut self, row: String, mesh: String, case: String, device: Option<usize>, detail: &str) {
+        if self.report.failures.len() < FAILURES {
+            let (op, at) = (self.subject.def.name, self.subject.def.at);
+            let detail = detail.to_owned();
+            self.report.failures.push(RuleFailure { op, at, row, mesh, case, device, detail });
+        }
     }
 }

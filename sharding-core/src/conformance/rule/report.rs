@@ -19,11 +19,16 @@ pub struct RuleReport {
     pub rows: usize,
     /// How often a row, or a pair of rows on two mesh axes, was run and compared.
     pub checks: usize,
+    /// How many elements of results and written operands were compared with those of the whole call.
+    pub elements: usize,
+    /// Variants that the kernel refused on whole inputs though the shape function takes them.
+    pub refused: usize,
     /// Pairs left out: of placements that no mapping can hold, or beyond the bound for one trial.
     pub left_out: usize,
     /// What is wrong; each row is reported once.
     pub failures: Vec<RuleFailure>,
-    /// Placements that the kernel would be right for, though no row names them.
+    /// Rows that the kernel is right for on every call of a kind that was tried, though no row names their operands'
+    /// placements; each with a call of its kind.
     pub hints: Vec<String>,
 }
 
@@ -36,6 +41,8 @@ impl RuleReport {
             trials: 0,
             rows: 0,
             checks: 0,
+            elements: 0,
+            refused: 0,
             left_out: 0,
             failures: Vec::new(),
             hints: Vec::new(),
@@ -52,17 +59,17 @@ impl fmt::Display for RuleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} on {}: {} rows, {} checks in {} trials: {}",
+            "{} on {}: {} rows, {} checks of {} elements in {} trials ({} variants refused, {} pairs of rows left out): {}",
             self.op,
             self.kind,
             self.rows,
             self.checks,
+            self.elements,
             self.trials,
+            self.refused,
+            self.left_out,
             if self.is_sound() { "sound".to_owned() } else { format!("{} failed", self.failures.len()) }
         )?;
-        if self.left_out > 0 {
-            write!(f, " ({} pairs of rows left out)", self.left_out)?;
-        }
         for failure in &self.failures {
             write!(f, "\n{failure}")?;
         }

@@ -31,7 +31,7 @@ impl Trial {
     /// Runs the kernel on whole inputs.
     ///
     /// # Errors
-    /// What shape function and kernel say.
+    /// What shape function and kernel say; of kind Internal where one panics or the two contradict each other.
     pub(super) fn new(subject: &Subject<'_>, case: Case, own: bool, roles: Vec<Role>) -> Result<Self> {
         let results = shape_of(subject, &case)?;
         let inputs: Vec<_> = case
@@ -60,12 +60,10 @@ impl Trial {
         let (read, groups, mut written) = kernel_operands(&self.roles, &self.case, arrays);
         let mut cx = KernelCx::new(subject.backend, subject.def.name, subject.device, 0, &operands, &results);
         let read: Vec<_> = read.iter().collect();
-        let made = (subject.kernel)(
-            &mut cx,
-            Grouped::new(&read, Groups(&groups)),
-            &mut written,
-            self.case.args.as_any(),
-        )?;
+        let made = super::caught(|| {
+            let operands = Grouped::new(&read, Groups(&groups));
+            (subject.kernel)(&mut cx, operands, &mut written, self.case.args.as_any())
+        })?;
         let execution = Execution::read(subject.backend, &[made], &[written])?;
         for (want, meta) in execution.results.iter().zip(&self.results) {
             let Some(want) = want.first() else { continue };
@@ -74,7 +72,7 @@ impl Trial {
                     "the kernel on whole inputs makes {}{} where the shape function says {meta}",
                     want.dtype, want.shape
                 );
-                return Err(Error::new(ErrorKind::Kernel, message));
+                return Err(Error::new(ErrorKind::Internal, message));
             }
         }
         if execution.results.len() != self.results.len() {
@@ -83,7 +81,7 @@ impl Trial {
                 execution.results.len(),
                 self.results.len()
             );
-            return Err(Error::new(ErrorKind::Kernel, message));
+            return Err(Error::new(ErrorKind::Internal, message));
         }
         self.wants = execution.results.into_iter().flatten().collect();
         self.written = execution.written.into_iter().flatten().collect();
