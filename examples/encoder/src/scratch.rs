@@ -1,6 +1,7 @@
 //! Directories of tests.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process};
 
 /// A directory of its own for a test, removed at its end.
@@ -8,7 +9,10 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(test: &str) -> Self {
-        let dir = env::temp_dir().join(format!("encoder-{test}-{}", process::id()));
+        // Tests of one program run side by side, also under one name.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = env::temp_dir().join(format!("encoder-{test}-{}-{number}", process::id()));
         fs::create_dir_all(&dir).unwrap();
         Self(dir)
     }
