@@ -107,7 +107,28 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::distance;
+    use super::*;
+    use std::any::TypeId;
+
+    /// An op of this name, declared on that line.
+    fn op(name: &'static str, line: u32) -> &'static OpDef {
+        Box::leak(Box::new(OpDef {
+            name,
+            operands: &[],
+            results: 0,
+            args: TypeId::of::<()>,
+            shape: |_, _| Ok(crate::Metas::new()),
+            rows: |_, _, _| Ok(()),
+            kernel: |_, _, _, _| Ok(crate::backend::LocalArrays::new()),
+            stages: |_, _, _| Ok(Vec::new()),
+            cases: |_| {},
+            at: ("ops.rs", line),
+        }))
+    }
+
+    fn kernel(op: &'static OpDef, line: u32) -> &'static KernelDef {
+        Box::leak(Box::new(KernelDef { op, backend: "cpu", run: op.kernel, at: ("kernels.rs", line) }))
+    }
 
     #[test]
     fn distance_counts_edits() {
@@ -115,5 +136,34 @@ mod tests {
         assert_eq!(distance("matmull", "matmul"), 1);
         assert_eq!(distance("sfotmax", "softmax"), 2);
         assert_eq!(distance("", "add"), 3);
+    }
+
+    #[test]
+    fn ops_are_sorted_whatever_the_order_of_linking() {
+        let registry = Registry::build([op("mul", 1), op("add", 2)], []).unwrap();
+        assert_eq!(registry.ops().map(|def| def.name).collect::<Vec<_>>(), ["add", "mul"]);
+    }
+
+    #[test]
+    fn two_of_one_name_are_refused_with_both_places() {
+        let refused = |ops: Vec<_>, kernels: Vec<_>| Registry::build(ops, kernels).map(|_| ()).unwrap_err();
+        let message = refused(vec![op("add", 1), op("mul", 2), op("add", 3)], vec![]);
+        assert!(
+            message.contains("ops named add") && message.contains("ops.rs:1") && message.contains("ops.rs:3"),
+            "{message}"
+        );
+        let add = op("add", 1);
+        let message = refused(vec![add], vec![kernel(add, 4), kernel(add, 5)]);
+        assert!(message.contains("kernels of add for cpu") && message.contains("kernels.rs:4"), "{message}");
+    }
+
+    #[test]
+    fn an_unknown_op_names_its_neighbours_or_how_to_link_any() {
+        let registry = Registry::build([op("softmax", 1), op("add", 2)], []).unwrap();
+        let fix = |registry: &Registry| {
+            registry.op("sofmax").map(|_| ()).unwrap_err().fix().unwrap_or_default().to_owned()
+        };
+        assert!(fix(&registry).starts_with("did you mean softmax"));
+        assert!(fix(&Registry::build([], []).unwrap()).contains("use sharding_ops as _;"));
     }
 }
