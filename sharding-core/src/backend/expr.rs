@@ -8,36 +8,52 @@ use std::hash::{Hash, Hasher};
 /// A function of one number.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum UnaryOp {
+    /// `-x`; wraps for integers.
     Neg,
+    /// `|x|`; wraps for the least integer.
     Abs,
+    /// `e` to the power of `x`.
     Exp,
+    /// The natural logarithm.
     Log,
+    /// The square root.
     Sqrt,
+    /// `1 / sqrt(x)`.
     Rsqrt,
+    /// The hyperbolic tangent.
     Tanh,
+    /// The error function.
     Erf,
+    /// The opposite truth value.
     Not,
 }
 
 /// A function of two numbers of one dtype; comparisons give bool.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum BinaryOp {
+    /// `a + b`; wraps for integers.
     Add,
+    /// `a - b`; wraps for integers.
     Sub,
+    /// `a * b`; wraps for integers.
     Mul,
+    /// `a / b`; an error where an integer is divided by 0.
     Div,
     /// The greater; NaN if either is NaN.
     Max,
     /// The lesser; NaN if either is NaN.
     Min,
+    /// Whether `a = b`.
     Eq,
+    /// Whether `a < b`.
     Lt,
+    /// Whether `a <= b`.
     Le,
+    /// Whether both truth values are true.
     And,
+    /// Whether one of the truth values is true.
     Or,
 }
 
