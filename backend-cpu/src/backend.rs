@@ -1,9 +1,9 @@
 //! The contract's methods, each handed to the file of its subject.
 
 use crate::collective::COLLECTIVES;
-use crate::{copy, device, dot, fused, gather, iota, map, reduce, storage};
+use crate::{copy, device, dot, fused, gather, iota, map, memory, reduce, storage};
 use sharding_core::backend::{
-    Backend, Collectives, LocalArray, LocalMeta, Move, Positions, Primitive, Support, Work,
+    Backend, Collectives, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support, Work,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Result, Shape};
 
@@ -59,6 +59,15 @@ impl Backend for CpuBackend {
 
     fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
         work.iter_mut().try_for_each(|work| launch(primitive, work).map_err(|error| error.with_op(work.op)))
+    }
+
+    fn memory(&self, device: Device) -> Result<MemoryUse> {
+        Ok(memory::of(device))
+    }
+
+    fn reset_peak_memory(&self, device: Device) -> Result<()> {
+        memory::reset_peak(device);
+        Ok(())
     }
 
     fn synchronize(&self, _: Device) -> Result<()> {

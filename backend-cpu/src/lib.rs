@@ -40,6 +40,7 @@ mod fused;
 mod gather;
 mod iota;
 mod map;
+mod memory;
 mod reduce;
 mod storage;
 

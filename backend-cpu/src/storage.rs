@@ -2,9 +2,10 @@
 
 use crate::copy::{Walk, spread};
 use crate::element::{Item, Slot, with_dtype};
+use crate::memory;
 use bytemuck::cast_slice;
 use ndarray::Array1;
-use sharding_core::backend::{LocalArray, LocalMeta, Storage};
+use sharding_core::backend::{HeldBytes, LocalArray, LocalMeta, Storage};
 use sharding_core::{DType, Device, Error, ErrorKind, Result, Shape};
 use std::any::Any;
 use std::mem::MaybeUninit;
@@ -25,9 +26,9 @@ pub(crate) enum Buffer {
 #[derive(Clone)]
 pub(crate) struct CpuStorage {
     device: Device,
+    held: HeldBytes,
     /// Whether every element is defined. Only [`overwrite`] and [`CpuStorage::define`] set it.
     ready: bool,
-    bytes: usize,
     buffer: Buffer,
 }
 
@@ -38,7 +39,8 @@ impl CpuStorage {
         data.try_reserve_exact(elements).map_err(|_| no_memory(T::DTYPE, elements))?;
         // SAFETY: the capacity is at least `elements`, and a `MaybeUninit` needs no initialisation.
         unsafe { data.set_len(elements) };
-        Ok(Self { device, ready: elements == 0, bytes, buffer: T::wrap(Array1::from_vec(data)) })
+        let held = memory::hold(device, bytes);
+        Ok(Self { device, held, ready: elements == 0, buffer: T::wrap(Array1::from_vec(data)) })
     }
 
     /// Gives elements that are not defined the value zero.
@@ -94,7 +96,7 @@ impl Storage for CpuStorage {
         self.device
     }
     fn bytes(&self) -> usize {
-        self.bytes
+        self.held.bytes()
     }
     fn as_any(&self) -> &dyn Any {
         self
@@ -166,7 +168,7 @@ pub(crate) unsafe fn overwrite<T: Item>(
         return write(&mut []);
     }
     let storage = unique(array)?;
-    let whole = start == 0 && len * size_of::<T>() == storage.bytes;
+    let whole = start == 0 && len * size_of::<T>() == storage.held.bytes();
     if !whole {
         // Elements beside the array must not stay undefined when the storage is marked as ready.
         storage.define()?;

@@ -1,9 +1,9 @@
 //! The contract's methods, each handed to the file of its subject.
 
 use crate::collective::CudaCollectives;
-use crate::{copy, device, dot, element, fused, gather, iota, map, reduce, storage};
+use crate::{copy, device, dot, element, fused, gather, iota, map, memory, reduce, storage};
 use sharding_core::backend::{
-    Backend, Collectives, LocalArray, LocalMeta, Move, Positions, Primitive, Support, Work,
+    Backend, Collectives, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support, Work,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Result, Shape};
 
@@ -74,6 +74,14 @@ impl Backend for CudaBackend {
                 Err(element::not_yet(element::kernel_name(primitive), missing(primitive)).with_op(first.op))
             }
         }
+    }
+
+    fn memory(&self, device: Device) -> Result<MemoryUse> {
+        memory::of(device)
+    }
+
+    fn reset_peak_memory(&self, device: Device) -> Result<()> {
+        memory::reset_peak(device)
     }
 
     /// No work is ever under way.

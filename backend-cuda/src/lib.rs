@@ -29,6 +29,7 @@ mod fused;
 mod gather;
 mod iota;
 mod map;
+mod memory;
 mod reduce;
 mod storage;
 

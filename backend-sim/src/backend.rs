@@ -1,9 +1,9 @@
 //! The contract's methods, each handed to the file of its subject.
 
 use crate::collective::SimCollectives;
-use crate::{Simulation, copy, device, dot, element, fused, gather, iota, map, reduce, storage};
+use crate::{Simulation, copy, device, dot, element, fused, gather, iota, map, memory, reduce, storage};
 use sharding_core::backend::{
-    Backend, Collectives, LocalArray, LocalMeta, Move, Positions, Primitive, Support, Work,
+    Backend, Collectives, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support, Work,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Result, Shape};
 
@@ -67,6 +67,15 @@ impl Backend for SimBackend {
             };
             simulation.count_kernel(element::kernel_name(primitive), work.device, flops);
         }
+        Ok(())
+    }
+
+    fn memory(&self, device: Device) -> Result<MemoryUse> {
+        Ok(memory::of(device))
+    }
+
+    fn reset_peak_memory(&self, device: Device) -> Result<()> {
+        memory::reset_peak(device);
         Ok(())
     }
 

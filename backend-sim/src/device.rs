@@ -1,7 +1,7 @@
 //! The positions that stand for a mesh, and what every device held and did.
 
 use crate::collective::{CollectiveUse, same_collective};
-use sharding_core::backend::{Positions, Storage};
+use sharding_core::backend::{MemoryUse, Positions, Storage};
 use sharding_core::{BackendKind, Device, DeviceMesh, Error, ErrorKind, Result};
 use std::any::Any;
 use std::cell::RefCell;
@@ -189,6 +189,21 @@ impl Simulation {
     /// The most bytes that were alive on a device at once.
     pub fn peak_bytes(&self, device: Device) -> u64 {
         self.lock().devices.get(&device).map_or(0, |device| device.peak)
+    }
+
+    /// Bytes alive on a device, and the most there were at once.
+    pub(crate) fn memory(&self, device: Device) -> MemoryUse {
+        self.lock()
+            .devices
+            .get(&device)
+            .map_or(MemoryUse::default(), |one| MemoryUse { live: one.live, peak: one.peak })
+    }
+
+    /// Makes the bytes alive on a device its peak.
+    pub(crate) fn reset_peak(&self, device: Device) {
+        if let Some(one) = self.lock().devices.get_mut(&device) {
+            one.peak = one.live;
+        }
     }
 
     /// Runs `f` in this simulation; gives the part of the log that it made. Peaks are those during `f`, of all that

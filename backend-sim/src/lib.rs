@@ -38,6 +38,7 @@ mod fused;
 mod gather;
 mod iota;
 mod map;
+mod memory;
 mod reduce;
 mod storage;
 

@@ -61,6 +61,7 @@ mod expr;
 mod index;
 mod mesh_axes;
 mod method;
+
 mod op;
 mod operator;
 mod reduction;
@@ -106,7 +107,7 @@ pub use sharding_core::{
     Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, Operand, PartitionSpec, Place, Placement,
     Policy, ReduceOp, Result, Scalar, Scope, Shape, ShardingError, Shards, StageCx, Tensor, TensorBuffer,
     TensorLayout, TensorMeta, auto_reshard, auto_reshard_guard,
-    backend::{BinaryOp, Expr, LocalArray, UnaryOp},
+    backend::{BinaryOp, Expr, LocalArray, MemoryUse, UnaryOp},
     kernel,
     op::{CaseOperand, Cases, Fill, Op},
     placement::{Interleaved, Ragged, TransitionKind, TransitionSet},

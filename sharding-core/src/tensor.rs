@@ -1,12 +1,11 @@
 //! Tensors: a layout and the local arrays that this process can address.
 
-use crate::backend::{Backend, LocalArray, LocalArrays, Positions, backend_of};
+use crate::backend::{Backend, LocalArrays, Positions, backend_of};
 use crate::redistribute::Program;
 use crate::{
     DType, Device, DeviceMapping, DeviceMesh, Element, Error, ErrorKind, Place, Region, Result, Scope, Shape,
     TensorLayout, bail,
 };
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
@@ -96,31 +95,11 @@ impl Tensor {
 
     /// Cuts and writes host bytes whose number is right.
     fn from_host(bytes: &[u8], layout: TensorLayout) -> Result<Self> {
-        let (backend, positions) = resolve(layout.mesh())?;
-        let mut shards = LocalArrays::new();
-        let mut made: FxHashMap<Region, SmallVec<[usize; 1]>> = FxHashMap::default();
-        for (i, position) in positions.iter().enumerate() {
-            let device = device_at(layout.mesh(), *position)?;
-            let region = layout.region(*position);
-            // Replicas share one buffer where memory is shared.
-            let alike = made.entry(region.clone()).or_default();
-            let twin = alike.iter().find(|j| {
-                shards
-                    .get(**j)
-                    .is_some_and(|shard: &LocalArray| backend.shares_memory(shard.device(), device))
-            });
-            let shard = match twin.and_then(|j| shards.get(*j)) {
-                Some(shard) => shard.clone(),
-                None => {
-                    alike.push(i);
-                    let mut shard = backend.alloc(device, layout.dtype(), &layout.local_shape(*position))?;
-                    backend.write(&cut(bytes, layout.dtype(), layout.shape(), &region), &mut shard)?;
-                    shard
-                }
-            };
-            shards.push(shard);
-        }
-        Ok(Self::from_checked(layout, positions, shards))
+        let (dtype, shape) = (layout.dtype(), layout.shape().clone());
+        Self::from_pieces(layout, |region, piece| {
+            cut(bytes, dtype, &shape, region, piece);
+            Ok(())
+        })
     }
 
     /// dtype, global shape and mapping.
@@ -306,6 +285,13 @@ impl Tensor {
 /// allocation that fails would end the program.
 pub(crate) fn host_bytes(n: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
+    host_room(&mut bytes, n)?;
+    Ok(bytes)
+}
+
+/// [`host_bytes`] in a buffer that may have room already.
+pub(crate) fn host_room(bytes: &mut Vec<u8>, n: usize) -> Result<()> {
+    bytes.clear();
     match bytes.try_reserve_exact(n) {
         Ok(()) => bytes.resize(n, 0),
         Err(_) => {
@@ -313,7 +299,7 @@ pub(crate) fn host_bytes(n: usize) -> Result<Vec<u8>> {
                 .with_fix("read or transfer a part of it: slice(&x, ..)"));
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// There is one local array of the right dtype and shape per position.
@@ -345,7 +331,7 @@ fn check_shards(layout: &TensorLayout, positions: &Positions, shards: &LocalArra
 }
 
 /// Host data has a place on every device: it is whole or split.
-fn check_host_data(layout: &TensorLayout) -> Result<()> {
+pub(crate) fn check_host_data(layout: &TensorLayout) -> Result<()> {
     match layout.places().iter().find(|place| **place != Place::Replicated && place.tensor_axis().is_none()) {
         None => Ok(()),
         Some(place) => Err(Error::new(ErrorKind::Mapping, format!("host data cannot be placed {place}"))
@@ -364,12 +350,15 @@ pub(crate) fn device_at(mesh: &DeviceMesh, position: usize) -> Result<Device> {
         .ok_or_else(|| Error::new(ErrorKind::Internal, format!("{mesh} has no device {position}")))
 }
 
-/// The bytes of a region of a row-major whole.
-fn cut(bytes: &[u8], dtype: DType, shape: &Shape, region: &Region) -> Vec<u8> {
+/// Copies the bytes of a region of a row-major whole into a buffer of their size.
+fn cut(bytes: &[u8], dtype: DType, shape: &Shape, region: &Region, into: &mut [u8]) {
     // Flat element starts of the outer axes; the innermost axis is copied range by range.
     let strides = shape.strides();
     let mut starts: Vec<usize> = vec![0];
-    let Some((inner, outer)) = region.split_last() else { return bytes.to_vec() };
+    let Some((inner, outer)) = region.split_last() else {
+        into.copy_from_slice(bytes);
+        return;
+    };
     for (ranges, stride) in outer.iter().zip(&strides) {
         starts = starts
             .iter()
@@ -377,15 +366,15 @@ fn cut(bytes: &[u8], dtype: DType, shape: &Shape, region: &Region) -> Vec<u8> {
             .collect();
     }
     let size = dtype.size();
-    let mut out = Vec::new();
+    let mut rest = into;
     for start in starts {
         for range in inner {
-            out.extend_from_slice(
-                bytes.get((start + range.start) * size..(start + range.end) * size).unwrap_or(&[]),
-            );
+            let row = bytes.get((start + range.start) * size..(start + range.end) * size).unwrap_or(&[]);
+            let Some((slots, left)) = rest.split_at_mut_checked(row.len()) else { return };
+            slots.copy_from_slice(row);
+            rest = left;
         }
     }
-    out
 }
 
 impl fmt::Debug for Tensor {

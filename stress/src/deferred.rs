@@ -4,8 +4,8 @@
 //! This is what a GPU backend looks like from above; the contract of `sharding_core::backend` says what callers see.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, InProcess, LocalArray, LocalArrays, LocalMeta, Move, Positions,
-    Primitive, Step, Storage, Support, Work, backend_of,
+    Backend, BackendDef, Collectives, HeldBytes, InProcess, LocalArray, LocalArrays, LocalMeta, MemoryLedger,
+    MemoryUse, Move, Positions, Primitive, Step, Storage, Support, Work, backend_of,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, Shape};
 use std::any::Any;
@@ -28,13 +28,16 @@ pub struct Deferred {
     fail: Mutex<Option<&'static str>>,
 }
 
+/// Bytes count here from when they are asked for; what the CPU backend counts for them comes later.
+static LEDGER: MemoryLedger = MemoryLedger::new();
+
 type Job = Box<dyn FnOnce() + Send>;
 type Made = std::result::Result<LocalArray, String>;
 
 /// An array that is made at some time.
 struct Cell {
     device: Device,
-    bytes: usize,
+    held: HeldBytes,
     /// Whether somebody is going to make it: else its values are not defined.
     claimed: AtomicBool,
     made: Mutex<Option<Made>>,
@@ -46,7 +49,7 @@ impl Storage for Cell {
         self.device
     }
     fn bytes(&self) -> usize {
-        self.bytes
+        self.held.bytes()
     }
     fn as_any(&self) -> &dyn Any {
         self
@@ -104,7 +107,7 @@ impl Deferred {
             meta,
             Arc::new(Cell {
                 device,
-                bytes,
+                held: LEDGER.hold(device, bytes),
                 claimed: AtomicBool::new(false),
                 made: Mutex::new(None),
                 ready: Condvar::new(),
@@ -275,6 +278,13 @@ impl Backend for Deferred {
                 })?;
             }
         }
+        Ok(())
+    }
+    fn memory(&self, device: Device) -> Result<MemoryUse> {
+        Ok(LEDGER.of(device))
+    }
+    fn reset_peak_memory(&self, device: Device) -> Result<()> {
+        LEDGER.reset_peak(device);
         Ok(())
     }
     fn synchronize(&self, device: Device) -> Result<()> {

@@ -3,8 +3,8 @@
 //! what the others say.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, InProcess, LocalArray, LocalArrays, LocalMeta, Move, Positions,
-    Primitive, Step, Support, Work, backend_of,
+    Backend, BackendDef, Collectives, InProcess, LocalArray, LocalArrays, LocalMeta, MemoryUse, Move,
+    Positions, Primitive, Step, Support, Work, backend_of,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, Shape};
 use std::collections::BTreeMap;
@@ -160,6 +160,12 @@ macro_rules! on_cpu {
             }
             fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
                 cpu()?.launch(primitive, work)
+            }
+            fn memory(&self, device: Device) -> Result<MemoryUse> {
+                cpu()?.memory(device)
+            }
+            fn reset_peak_memory(&self, device: Device) -> Result<()> {
+                cpu()?.reset_peak_memory(device)
             }
             fn synchronize(&self, device: Device) -> Result<()> {
                 cpu()?.synchronize(device)

@@ -25,6 +25,7 @@ mod expr;
 mod in_process;
 mod index_map;
 mod lowering;
+mod memory;
 mod primitive;
 mod registry;
 
@@ -35,6 +36,7 @@ pub use in_process::InProcess;
 pub(crate) use in_process::pieces_of;
 pub use index_map::{IndexMap, Piece};
 pub use lowering::lower;
+pub use memory::{HeldBytes, MemoryLedger, MemoryUse};
 pub use primitive::{FusedOp, Gather, Iota, Primitive, Reduce};
 pub use registry::{BackendDef, backend_of};
 
@@ -139,6 +141,21 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// If it is not supported, fails, or a late failure is due.
     fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()>;
+
+    /// Bytes of the storages on a device, one slot of it: alive now, and at the peak since the last
+    /// [`reset_peak_memory`](Self::reset_peak_memory) (or the first storage). A storage counts whole, once, on the
+    /// device that it says it lies on, from [`alloc`](Self::alloc) or the write that copied it until it is dropped.
+    /// [`MemoryLedger`] keeps such accounts.
+    ///
+    /// # Errors
+    /// What is missing, if the device cannot be there.
+    fn memory(&self, device: Device) -> Result<MemoryUse>;
+
+    /// Makes the bytes alive on a device its peak.
+    ///
+    /// # Errors
+    /// As [`memory`](Self::memory).
+    fn reset_peak_memory(&self, device: Device) -> Result<()>;
 
     /// Waits for all work of a device.
     ///

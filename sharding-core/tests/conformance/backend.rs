@@ -1,8 +1,8 @@
 //! A backend written on the suites' own definitions: slow, complete, and breakable on purpose.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, LocalArray, LocalArrays, LocalMeta, Move, Positions, Primitive, Step,
-    Storage, Support, Work,
+    Backend, BackendDef, Collectives, HeldBytes, LocalArray, LocalArrays, LocalMeta, MemoryLedger, MemoryUse,
+    Move, Positions, Primitive, Step, Storage, Support, Work,
 };
 use sharding_core::conformance::host::{HostArray, unravel};
 use sharding_core::conformance::naive;
@@ -37,6 +37,10 @@ pub enum Fault {
     Dishonest,
     /// It says No to what it can do.
     Modest,
+    /// The copy of a shared storage counts no bytes.
+    CopiesUncounted,
+    /// The peak never goes down.
+    PeakStays,
 }
 
 pub struct Naive {
@@ -44,9 +48,12 @@ pub struct Naive {
     pub fault: Fault,
 }
 
+static LEDGER: MemoryLedger = MemoryLedger::new();
+
 struct Bytes {
     device: Device,
     bytes: Vec<u8>,
+    _held: HeldBytes,
 }
 
 impl Storage for Bytes {
@@ -80,7 +87,9 @@ impl Naive {
     fn put(&self, into: &mut LocalArray, elements: &[(Vec<usize>, Scalar)]) -> Result<()> {
         let meta = into.meta().clone();
         if Arc::get_mut(into.storage_mut()).is_none() && self.fault != Fault::CopyWritesThrough {
-            let copy = Bytes { device: into.device(), bytes: self.bytes(into).to_vec() };
+            let (device, bytes) = (into.device(), self.bytes(into).to_vec());
+            let counted = if self.fault == Fault::CopiesUncounted { 0 } else { bytes.len() };
+            let copy = Bytes { device, bytes, _held: LEDGER.hold(device, counted) };
             *into.storage_mut() = Arc::new(copy);
         }
         let size = meta.dtype.size();
@@ -173,7 +182,7 @@ impl Backend for Naive {
         }
         bytes.resize(size, 0xAA);
         let meta = LocalMeta::contiguous(dtype, shape.clone());
-        Ok(LocalArray::new(meta, Arc::new(Bytes { device, bytes })))
+        Ok(LocalArray::new(meta, Arc::new(Bytes { device, _held: LEDGER.hold(device, bytes.len()), bytes })))
     }
     fn write(&self, bytes: &[u8], into: &mut LocalArray) -> Result<()> {
         let values = sharding_core::conformance::host::scalars(into.dtype(), bytes);
@@ -219,6 +228,15 @@ impl Backend for Naive {
                 let made = self.run(primitive, one.inputs, output).map_err(|error| error.with_op(one.op))?;
                 self.write(&made.to_bytes(), output)?;
             }
+        }
+        Ok(())
+    }
+    fn memory(&self, device: Device) -> Result<MemoryUse> {
+        Ok(LEDGER.of(device))
+    }
+    fn reset_peak_memory(&self, device: Device) -> Result<()> {
+        if self.fault != Fault::PeakStays {
+            LEDGER.reset_peak(device);
         }
         Ok(())
     }

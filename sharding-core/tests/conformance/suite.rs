@@ -24,6 +24,8 @@ fn catches_faults() {
     catches(Fault::MaxIsSum, "reduce/max", "wanted");
     catches(Fault::Dishonest, "map/Exp i64", "");
     catches(Fault::Modest, "dot/product", "and runs");
+    catches(Fault::CopiesUncounted, "memory/shared_bytes", "written: wanted");
+    catches(Fault::PeakStays, "memory/live_bytes", "the peak reset: wanted");
 }
 
 #[test]

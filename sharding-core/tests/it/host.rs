@@ -2,8 +2,8 @@
 //! neighbours do.
 
 use sharding_core::backend::{
-    Backend, BackendDef, BinaryOp, Collectives, InProcess, LocalArray, LocalMeta, Move, Node, Positions,
-    Primitive, Step, Storage, Support, Work,
+    Backend, BackendDef, BinaryOp, Collectives, HeldBytes, InProcess, LocalArray, LocalMeta, MemoryLedger,
+    MemoryUse, Move, Node, Positions, Primitive, Step, Storage, Support, Work,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scalar, Shape};
 use std::any::Any;
@@ -17,9 +17,18 @@ inventory::submit! { BackendDef { kind: APART, open: || Ok(Arc::new(Host(APART))
 
 struct Host(BackendKind);
 
+static LEDGER: MemoryLedger = MemoryLedger::new();
+
 struct Bytes {
     device: Device,
     bytes: Vec<u8>,
+    _held: HeldBytes,
+}
+
+impl Bytes {
+    fn new(device: Device, bytes: Vec<u8>) -> Self {
+        Self { device, _held: LEDGER.hold(device, bytes.len()), bytes }
+    }
 }
 
 impl Storage for Bytes {
@@ -44,8 +53,8 @@ fn bytes(array: &LocalArray) -> &Bytes {
 /// The storage for writing, copied first where others hold it.
 fn bytes_mut(array: &mut LocalArray) -> &mut Vec<u8> {
     if Arc::get_mut(array.storage_mut()).is_none() {
-        let Bytes { device, bytes } = bytes(array);
-        let copy: Arc<dyn Storage> = Arc::new(Bytes { device: *device, bytes: bytes.clone() });
+        let Bytes { device, bytes, .. } = bytes(array);
+        let copy: Arc<dyn Storage> = Arc::new(Bytes::new(*device, bytes.clone()));
         *array.storage_mut() = copy;
     }
     let storage = Arc::get_mut(array.storage_mut()).unwrap();
@@ -128,7 +137,7 @@ impl Backend for Host {
     fn alloc(&self, device: Device, dtype: DType, shape: &Shape) -> Result<LocalArray> {
         // Not zero, so that what nobody wrote is seen.
         let bytes = vec![0xa5; shape.elements() * dtype.size()];
-        Ok(LocalArray::new(LocalMeta::contiguous(dtype, shape.clone()), Arc::new(Bytes { device, bytes })))
+        Ok(LocalArray::new(LocalMeta::contiguous(dtype, shape.clone()), Arc::new(Bytes::new(device, bytes))))
     }
     fn write(&self, from: &[u8], into: &mut LocalArray) -> Result<()> {
         bytes_mut(into).copy_from_slice(from);
@@ -191,6 +200,13 @@ impl Backend for Host {
                 target[i * size..][..size].copy_from_slice(&store(*known.last().unwrap()));
             }
         }
+        Ok(())
+    }
+    fn memory(&self, device: Device) -> Result<MemoryUse> {
+        Ok(LEDGER.of(device))
+    }
+    fn reset_peak_memory(&self, device: Device) -> Result<()> {
+        LEDGER.reset_peak(device);
         Ok(())
     }
     fn synchronize(&self, _: Device) -> Result<()> {

@@ -5,6 +5,7 @@
 
 mod golden;
 mod host;
+mod process;
 mod program;
 mod reference;
 mod transfer;

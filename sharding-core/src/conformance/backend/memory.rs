@@ -1,12 +1,13 @@
 //! Storage: round trips, views, writes to shared storages, region copies.
 
 use super::{Bench, Checked, DTYPES, FORMS, Form, caught, signed, text, typed};
-use crate::backend::{LocalArray, Move};
+use crate::backend::{LocalArray, MemoryUse, Move};
 use crate::conformance::host::HostArray;
-use crate::{DType, Result, Shape};
+use crate::{DType, Device, Result, Shape};
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn shapes() -> [Shape; 6] {
     [[].into(), [1].into(), [7].into(), [3, 5].into(), [4, 0, 2].into(), [2, 1, 3].into()]
@@ -28,6 +29,9 @@ pub(super) fn memory(bench: &mut Bench<'_>) {
         bench.check(format!("memory/shared_write {dtype}"), |bench| shared_write(bench, dtype));
     }
     bench.check("memory/storages", storages);
+    bench.check("memory/live_bytes", live_bytes);
+    bench.check("memory/shared_bytes", shared_bytes);
+    bench.check("memory/other_slots", other_slots);
     bench.check("memory/too_much", |bench| {
         // 2^57 bytes: more than any machine's address space.
         let huge = Shape::from([1 << 55]);
@@ -123,6 +127,73 @@ fn storages(bench: &Bench<'_>) -> Checked {
         return Err("a device does not share memory with itself".to_owned());
     }
     Ok(())
+}
+
+/// A slot that no other check allocates on, also of suites that run beside this one.
+fn own_slot(bench: &Bench<'_>) -> Device {
+    static NEXT: AtomicU32 = AtomicU32::new(1000);
+    bench.device.with_slot(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// What is alive on a device, and the peak.
+fn in_use(bench: &Bench<'_>, device: Device) -> std::result::Result<[u64; 2], String> {
+    let MemoryUse { live, peak } = caught(|| bench.backend.memory(device))?;
+    Ok([live, peak])
+}
+
+fn expect(what: &str, got: [u64; 2], want: [u64; 2]) -> Checked {
+    if got == want {
+        return Ok(());
+    }
+    Err(format!(
+        "{what}: wanted {} bytes live and {} at the peak, got {} and {}",
+        want[0], want[1], got[0], got[1]
+    ))
+}
+
+/// Bytes count while their storage is alive; the peak stays until it is reset, to what is alive then.
+fn live_bytes(bench: &Bench<'_>) -> Checked {
+    let device = own_slot(bench);
+    expect("before any array", in_use(bench, device)?, [0, 0])?;
+    let put = |host: &HostArray| host.put(bench.backend, device).map_err(text);
+    let a = put(&signed(DType::F32, [3, 5], 1))?;
+    let first = a.storage().bytes() as u64;
+    expect("one array", in_use(bench, device)?, [first, first])?;
+    let b = put(&signed(DType::I64, [2], 2))?;
+    let both = first + b.storage().bytes() as u64;
+    let view = a.slice(0, 1, 1);
+    expect("two arrays and a view", in_use(bench, device)?, [both, both])?;
+    drop(a);
+    expect("a view keeps its storage", in_use(bench, device)?, [both, both])?;
+    drop(view);
+    expect("one array dropped", in_use(bench, device)?, [both - first, both])?;
+    caught(|| bench.backend.reset_peak_memory(device))?;
+    expect("the peak reset", in_use(bench, device)?, [both - first; 2])?;
+    drop(b);
+    expect("all dropped", in_use(bench, device)?, [0, both - first])
+}
+
+/// A write to a shared storage makes a second one.
+fn shared_bytes(bench: &Bench<'_>) -> Checked {
+    let device = own_slot(bench);
+    let (old, new) = (signed(DType::F32, [6], 1), signed(DType::F32, [6], 2));
+    let mut array = old.put(bench.backend, device).map_err(text)?;
+    let one = array.storage().bytes() as u64;
+    let snapshot = array.clone();
+    expect("shared", in_use(bench, device)?, [one, one])?;
+    caught(|| bench.backend.write(&new.to_bytes(), &mut array))?;
+    expect("written", in_use(bench, device)?, [2 * one, 2 * one])?;
+    drop(snapshot);
+    expect("alone again", in_use(bench, device)?, [one, 2 * one])
+}
+
+/// Bytes count on their own slot.
+fn other_slots(bench: &Bench<'_>) -> Checked {
+    let (here, there) = (own_slot(bench), own_slot(bench));
+    let array = signed(DType::F32, [4], 1).put(bench.backend, here).map_err(text)?;
+    let bytes = array.storage().bytes() as u64;
+    expect("here", in_use(bench, here)?, [bytes; 2])?;
+    expect("on another slot", in_use(bench, there)?, [0, 0])
 }
 
 pub(super) fn copies(bench: &mut Bench<'_>) {
