@@ -20,6 +20,12 @@ pub(crate) fn vectorize<R>(work: impl FnOnce() -> R) -> R {
     ARCH.dispatch(Work(work))
 }
 
+/// Runs a kernel that is written on vectors, compiled for the best instruction set of this machine.
+#[inline(always)]
+pub(crate) fn dispatch<W: pulp::WithSimd>(work: W) -> W::Output {
+    ARCH.dispatch(work)
+}
+
 /// Work below this, in elements that are added, runs on the calling thread: waking the pool costs tens of
 /// microseconds.
 const INLINE: usize = 1 << 18;

@@ -1,8 +1,11 @@
-//! Batched matrix products: `gemm` for f32, blocked loops for small ones and for integers.
+//! Batched matrix products: `gemm` for f32, scalar products of rows for a few rows by a transposed matrix, blocked loops
+//! for small products and for integers.
 
+use crate::device::dispatch;
 use crate::element::{Item, Slot};
 use crate::storage::{View, internal, overwrite, unsupported};
 use gemm::Parallelism;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use sharding_core::backend::{LocalArray, LocalMeta, Support};
 use sharding_core::{DType, Result};
@@ -17,6 +20,12 @@ const LARGE: usize = 1 << 22;
 const SPLIT: usize = 1 << 25;
 /// Columns of a result row that are added up in registers.
 const COLUMNS: usize = 32;
+/// Up to this many rows by a transposed matrix, `gemm` spends more on bringing the matrix into order than on the product.
+const FEW_ROWS: usize = 128;
+/// Rows of a result per task of the pool, where scalar products of rows are taken.
+const ROW_TASK: usize = 8;
+/// Scalar products shorter than this are left to other loops.
+const SHORT: usize = 16;
 
 /// See [`Backend::supports`](sharding_core::backend::Backend::supports).
 pub(crate) fn supports(inputs: &[LocalMeta]) -> Support {
@@ -81,10 +90,17 @@ struct Product<'a, T> {
     m: usize,
     k: usize,
     n: usize,
+    /// What is added to every row of the result.
+    bias: Option<Vec<T>>,
 }
 
 impl<'a, T: Item> Product<'a, T> {
-    fn new(a: &'a LocalArray, b: &'a LocalArray, out: &LocalArray) -> Result<Self> {
+    fn new(
+        a: &'a LocalArray,
+        b: &'a LocalArray,
+        bias: Option<&LocalArray>,
+        out: &LocalArray,
+    ) -> Result<Self> {
         let misfit = || internal(format!("the matrix product of {a:?} and {b:?} into {out:?}"));
         let (&[.., rows, k], &[.., inner, columns], &[ref batch @ .., m, n]) =
             (&**a.shape(), &**b.shape(), &**out.shape())
@@ -110,7 +126,17 @@ impl<'a, T: Item> Product<'a, T> {
             a.batch.pop();
             b.batch.pop();
         }
-        Ok(Self { a, b, batch, m, k, n })
+        let bias =
+            bias.map(|bias| View::<T>::of(bias).map(|bias| bias.to_dense().into_owned())).transpose()?;
+        if bias.as_ref().is_some_and(|bias| bias.len() != n) {
+            return Err(internal(format!("a bias that is no row of {out:?}")));
+        }
+        Ok(Self { a, b, batch, m, k, n, bias })
+    }
+
+    /// The elements of the bias from a column on; none without a bias.
+    fn bias_from(&self, column: usize) -> &[T] {
+        self.bias.as_deref().and_then(|bias| bias.get(column..)).unwrap_or_default()
     }
 
     /// The multiplications of one matrix.
@@ -158,6 +184,9 @@ impl<'a, T: Item> Product<'a, T> {
                         }
                     }
                 }
+                for (sum, bias) in sums.iter_mut().zip(self.bias_from(block * COLUMNS)) {
+                    *sum = T::plus(*sum, *bias);
+                }
                 for (slot, sum) in out.iter_mut().zip(sums) {
                     slot.put(*sum);
                 }
@@ -167,17 +196,50 @@ impl<'a, T: Item> Product<'a, T> {
 }
 
 impl Product<'_, f32> {
+    /// Whether scalar products of rows are the way: a few rows by a matrix whose columns lie in order.
+    fn is_rows(&self) -> bool {
+        self.m <= FEW_ROWS && self.k >= SHORT && self.a.column == 1 && self.b.row == 1
+    }
+
+    /// One matrix by scalar products of rows, `split` over the pool.
+    fn by_rows(&self, a: isize, b: isize, out: &mut [MaybeUninit<f32>], split: bool) {
+        let task = |(i, out): (usize, &mut [MaybeUninit<f32>])| {
+            let a = a + (i * ROW_TASK) as isize * self.a.row;
+            dispatch(RowProducts { product: self, a, b, out });
+        };
+        if split {
+            out.par_chunks_mut(ROW_TASK * self.n).enumerate().for_each(task);
+        } else {
+            task((0, out));
+        }
+    }
+
     /// One matrix by `gemm`.
     fn by_gemm(&self, a: isize, b: isize, out: &mut [MaybeUninit<f32>], threads: Parallelism) {
         let Self { m, k, n, .. } = *self;
+        // The product is added to the bias where there is one.
+        if let Some(bias) = &self.bias {
+            let fill = |out: &mut [MaybeUninit<f32>]| {
+                for (slot, bias) in out.iter_mut().zip(bias) {
+                    slot.write(*bias);
+                }
+            };
+            match threads {
+                Parallelism::None => out.chunks_mut(n).for_each(fill),
+                Parallelism::Rayon(_) => out.par_chunks_mut(n).for_each(fill),
+            }
+        }
         if out.len() != m * n || k == 0 {
-            out.fill(MaybeUninit::new(0.0));
+            if self.bias.is_none() {
+                out.fill(MaybeUninit::new(0.0));
+            }
             return;
         }
         let (x, y) = (&self.a.data[a as usize..], &self.b.data[b as usize..]);
         // SAFETY: `new` has checked the extents, and `View::of` that every element of both operands, at any index of batch, row and column,
         // lies in its storage, and `start` gives the places of first elements; `out` holds m * n elements, which are
-        // written and never read, as `read_dst` is false. `gemm` only multiplies strides by indices below m, k and n.
+        // written, and read only if they have just been filled with the bias. `gemm` only multiplies strides by indices
+        // below m, k and n.
         // The storage of `out` is uniquely owned, so that it does not overlap the operands'.
         unsafe {
             gemm::gemm(
@@ -187,14 +249,14 @@ impl Product<'_, f32> {
                 out.as_mut_ptr().cast::<f32>(),
                 1,
                 n as isize,
-                false,
+                self.bias.is_some(),
                 x.as_ptr(),
                 self.a.column,
                 self.a.row,
                 y.as_ptr(),
                 self.b.column,
                 self.b.row,
-                0.0,
+                1.0,
                 1.0,
                 false,
                 false,
@@ -205,8 +267,108 @@ impl Product<'_, f32> {
     }
 }
 
-/// Runs the primitive.
+/// Rows of a result from row `a` of the left factor on: each element is a scalar product of two slices.
+struct RowProducts<'a> {
+    product: &'a Product<'a, f32>,
+    a: isize,
+    b: isize,
+    out: &'a mut [MaybeUninit<f32>],
+}
+
+impl WithSimd for RowProducts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { product, a, b, out } = self;
+        let Product { a: x, b: y, k, n, .. } = product;
+        let row = |i: usize| &x.data[(a + i as isize * x.row) as usize..][..*k];
+        let column = |j: usize| &y.data[(b + j as isize * y.column) as usize..][..*k];
+        // Four rows at a time share what is read of four columns.
+        for (block, out) in out.chunks_mut(4 * n).enumerate() {
+            let rows = out.len() / n;
+            let first = |i: usize| row(4 * block + i.min(rows - 1));
+            let mut j = 0;
+            while j < *n {
+                if rows == 1 {
+                    put(scalar_products(simd, [first(0)], columns::<4>(j, *n, &column)), j, *n, product, out);
+                } else {
+                    let rows = [first(0), first(1), first(2), first(3)];
+                    put(scalar_products(simd, rows, columns::<4>(j, *n, &column)), j, *n, product, out);
+                }
+                j += 4;
+            }
+        }
+    }
+}
+
+/// Columns from the `j`th on; the last one again where there are no more.
+#[inline(always)]
+fn columns<'a, const C: usize>(j: usize, n: usize, column: &impl Fn(usize) -> &'a [f32]) -> [&'a [f32]; C] {
+    std::array::from_fn(|c| column((j + c).min(n - 1)))
+}
+
+/// Puts scalar products in their places, from column `j` on; those beyond the last row or column are left out.
+#[inline(always)]
+fn put<const R: usize, const C: usize>(
+    sums: [[f32; C]; R],
+    j: usize,
+    n: usize,
+    product: &Product<'_, f32>,
+    out: &mut [MaybeUninit<f32>],
+) {
+    let bias = product.bias_from(j);
+    for (sums, out) in sums.iter().zip(out.chunks_mut(n)) {
+        for (c, (sum, slot)) in sums.iter().zip(&mut out[j..]).enumerate() {
+            slot.write(sum + bias.get(c).copied().unwrap_or(0.0));
+        }
+    }
+}
+
+/// The scalar products of rows and columns of one length. Each is added up alike whatever stands beside it.
+#[inline(always)]
+fn scalar_products<S: Simd, const R: usize, const C: usize>(
+    simd: S,
+    rows: [&[f32]; R],
+    columns: [&[f32]; C],
+) -> [[f32; C]; R] {
+    let (rows, columns) = (rows.map(S::as_simd_f32s), columns.map(S::as_simd_f32s));
+    let len = columns[0].0.len();
+    // Slices of one known length: the loop needs no checks of bounds.
+    let (heads, others) = (rows.map(|row| &row.0[..len]), columns.map(|column| &column.0[..len]));
+    let mut sums = [[simd.splat_f32s(0.0); C]; R];
+    for l in 0..len {
+        let column: [S::f32s; C] = std::array::from_fn(|c| others[c][l]);
+        for (sums, head) in sums.iter_mut().zip(&heads) {
+            for (sum, column) in sums.iter_mut().zip(column) {
+                *sum = simd.mul_add_f32s(head[l], column, *sum);
+            }
+        }
+    }
+    std::array::from_fn(|r| {
+        std::array::from_fn(|c| {
+            let tail = rows[r].1.iter().zip(columns[c].1).map(|(x, y)| x * y);
+            simd.reduce_sum_f32s(sums[r][c]) + tail.sum::<f32>()
+        })
+    })
+}
+
+/// Runs [`Primitive::Dot`](sharding_core::backend::Primitive::Dot).
 pub(crate) fn run(a: &LocalArray, b: &LocalArray, out: &mut LocalArray) -> Result<()> {
+    product(a, b, None, out)
+}
+
+/// Runs [`FusedOp::Linear`](sharding_core::backend::FusedOp::Linear).
+pub(crate) fn linear(
+    x: &LocalArray,
+    weight: &LocalArray,
+    bias: &LocalArray,
+    out: &mut LocalArray,
+) -> Result<()> {
+    product(x, &weight.permute(&[1, 0]), Some(bias), out)
+}
+
+fn product(a: &LocalArray, b: &LocalArray, bias: Option<&LocalArray>, out: &mut LocalArray) -> Result<()> {
     if out.elements() == 0 {
         // There may be no data to look at: an operand with an extent of 0 may be a view of anything.
         return match out.dtype() {
@@ -216,15 +378,18 @@ pub(crate) fn run(a: &LocalArray, b: &LocalArray, out: &mut LocalArray) -> Resul
     }
     match out.dtype() {
         DType::F32 => {
-            let product = Product::<f32>::new(a, b, out)?;
+            let product = Product::<f32>::new(a, b, bias, out)?;
             let count: usize = product.batch.iter().product();
             let work = product.work();
             let large = work.saturating_mul(count) >= LARGE;
             let over_batch = large && count > 1 && work < SPLIT;
-            let threads = if large && !over_batch { Parallelism::Rayon(0) } else { Parallelism::None };
+            let split = large && !over_batch;
+            let threads = if split { Parallelism::Rayon(0) } else { Parallelism::None };
             let write = |out: &mut [MaybeUninit<f32>]| {
                 product.each(over_batch, out, |a, b, out| {
-                    if work <= SMALL {
+                    if product.is_rows() {
+                        product.by_rows(a, b, out, split);
+                    } else if work <= SMALL {
                         product.by_loops(a, b, out);
                     } else {
                         product.by_gemm(a, b, out, threads);
@@ -232,11 +397,11 @@ pub(crate) fn run(a: &LocalArray, b: &LocalArray, out: &mut LocalArray) -> Resul
                 });
                 Ok(())
             };
-            // SAFETY: the chunks of `each` are all of `out`; both ways write every element of a chunk.
+            // SAFETY: the chunks of `each` are all of `out`; each way writes every element of a chunk.
             unsafe { overwrite::<f32>(out, write) }
         }
         DType::I64 => {
-            let product = Product::<i64>::new(a, b, out)?;
+            let product = Product::<i64>::new(a, b, bias, out)?;
             let count: usize = product.batch.iter().product();
             let large = product.work().saturating_mul(count) >= LARGE;
             let write = |out: &mut [MaybeUninit<i64>]| {

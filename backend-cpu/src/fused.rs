@@ -2,12 +2,13 @@
 
 use crate::copy::Transfer;
 use crate::device::{is_large, vectorize};
+use crate::dot;
 use crate::element::{Max, Slot, Sum, exp};
 use crate::reduce::row;
 use crate::storage::{View, internal, overwrite, unsupported};
 use rayon::prelude::*;
 use sharding_core::backend::{FusedOp, LocalArray, LocalMeta, Support};
-use sharding_core::{DType, Result};
+use sharding_core::{DType, Result, Shape};
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
@@ -25,6 +26,10 @@ pub(crate) fn supports(op: &FusedOp, inputs: &[LocalMeta]) -> Support {
             Some(n) => [gamma, beta].iter().all(|vector| *vector.shape == [*n]),
             None => false,
         },
+        (FusedOp::Linear, [x, weight, bias]) => match (&*weight.shape, x.shape.last()) {
+            ([n, k], Some(inner)) => x.shape.len() >= 2 && k == inner && *bias.shape == [*n],
+            _ => false,
+        },
         _ => false,
     };
     if floats && fits { Support::Yes } else { Support::No(format!("{op:?} of {inputs:?}")) }
@@ -32,7 +37,8 @@ pub(crate) fn supports(op: &FusedOp, inputs: &[LocalMeta]) -> Support {
 
 /// Runs the primitive.
 pub(crate) fn run(op: &FusedOp, inputs: &[&LocalArray], out: &mut LocalArray) -> Result<()> {
-    if inputs.first().is_none_or(|x| x.shape() != out.shape()) {
+    let shapes: SmallVec<[&Shape; 4]> = inputs.iter().map(|input| input.shape()).collect();
+    if op.result_shape(&shapes) != *out.shape() {
         return Err(internal(format!("{op:?} into {out:?}")));
     }
     if inputs.iter().any(|input| input.dtype() != DType::F32) {
@@ -41,6 +47,7 @@ pub(crate) fn run(op: &FusedOp, inputs: &[&LocalArray], out: &mut LocalArray) ->
     match (op, inputs) {
         (FusedOp::Softmax { axis }, [x]) => softmax(x, *axis, out),
         (FusedOp::LayerNorm { eps }, [x, gamma, beta]) => layer_norm(x, gamma, beta, *eps as f32, out),
+        (FusedOp::Linear, [x, weight, bias]) => dot::linear(x, weight, bias, out),
         _ => Err(unsupported(format_args!("{op:?} of {} inputs", inputs.len()))),
     }
 }

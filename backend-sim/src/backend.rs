@@ -62,7 +62,7 @@ impl Backend for SimBackend {
                 Primitive::Gather(_) => gather::FLOPS,
                 Primitive::Copy(_) => copy::FLOPS,
                 Primitive::Iota(_) => iota::flops(output),
-                Primitive::Fused(op) => fused::flops(op, output),
+                Primitive::Fused(op) => fused::flops(op, work.inputs, output),
                 _ => 0.0,
             };
             simulation.count_kernel(element::kernel_name(primitive), work.device, flops);

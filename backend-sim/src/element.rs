@@ -14,6 +14,7 @@ pub(crate) fn kernel_name(primitive: &Primitive) -> &'static str {
         Primitive::Iota(_) => "iota",
         Primitive::Fused(FusedOp::Softmax { .. }) => "softmax",
         Primitive::Fused(FusedOp::LayerNorm { .. }) => "layer_norm",
+        Primitive::Fused(FusedOp::Linear) => "linear",
         Primitive::Fused(_) => "fused",
         _ => "other",
     }

@@ -247,7 +247,9 @@ impl<'a> KernelCx<'a> {
         if !self.backend.supports(&Primitive::Fused(op.clone()), &metas).is_yes() {
             return lower(self, &op, inputs);
         }
-        self.launch(&Primitive::Fused(op), inputs, first.dtype(), first.shape())
+        let shapes: SmallVec<[&Shape; 4]> = inputs.iter().map(|x| x.shape()).collect();
+        let shape = op.result_shape(&shapes);
+        self.launch(&Primitive::Fused(op), inputs, first.dtype(), &shape)
     }
 
     /// Writes `source` into a written operand so that its first element lands at the local index `at`.

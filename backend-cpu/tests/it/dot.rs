@@ -4,7 +4,7 @@ use crate::support::{
     Form, Sample, array, assert_close, assert_same, extent, form, indices, launch, number, values, view,
 };
 use proptest::prelude::*;
-use sharding_core::backend::Primitive;
+use sharding_core::backend::{FusedOp, Primitive};
 use sharding_core::{DType, Shape, broadcast};
 
 /// Shapes of the factors and of the result.
@@ -97,4 +97,39 @@ fn large_products_agree_with_sums() {
             assert_close(&[got[i * n + j]], &[sum], &[size * 8.0]);
         }
     }
+}
+
+#[test]
+fn a_linear_layer_adds_its_bias_once_at_every_size() {
+    for (m, n) in [1, 2, 3, 4, 5, 9, 130].into_iter().flat_map(|m| [1, 3, 4, 5, 9].map(|n| (m, n))) {
+        for k in [0, 1, 15, 16, 17, 100] {
+            check_linear(&[m], k, n);
+        }
+    }
+    check_linear(&[2, 3], 40, 7);
+    check_linear(&[700], 96, 100);
+    check_linear(&[64], 300, 700);
+}
+
+fn check_linear(lead: &[usize], k: usize, n: usize) {
+    let sampled = |shape: &[usize], seed: u64| {
+        let count: usize = shape.iter().product();
+        let values: Vec<f32> = (0..count as u64).map(|i| f32::sample(seed + i)).collect();
+        (array(shape, &values), values)
+    };
+    let (x, xs) = sampled(&[lead, &[k]].concat(), 1);
+    let (weight, ws) = sampled(&[n, k], 1 << 20);
+    let (bias, bs) = sampled(&[n], 1 << 30);
+    let op = Primitive::Fused(FusedOp::Linear);
+    let got = launch(&op, &[&x, &weight, &bias], DType::F32, &[lead, &[n]].concat().into()).unwrap();
+    let (mut want, mut scale) = (vec![], vec![]);
+    for i in 0..lead.iter().product() {
+        for j in 0..n {
+            let terms = (0..k).map(|l| f64::from(xs[i * k + l]) * f64::from(ws[j * k + l]));
+            let terms: Vec<f64> = terms.chain([f64::from(bs[j])]).collect();
+            want.push(terms.iter().sum());
+            scale.push(terms.iter().map(|x| x.abs()).sum::<f64>() * (k as f64 / 4.0).max(1.0));
+        }
+    }
+    assert_close(&values::<f32>(&got), &want, &scale);
 }

@@ -1,7 +1,7 @@
 //! The closed set of kernels that a backend provides.
 
 use super::{Expr, IndexMap};
-use crate::{DType, ReduceOp};
+use crate::{DType, ReduceOp, Shape};
 use smallvec::SmallVec;
 
 /// A kernel that a backend provides; everything else is written on these.
@@ -79,4 +79,20 @@ pub enum FusedOp {
         /// Added to the variance.
         eps: f64,
     },
+    /// `x weight^T + bias`: a linear layer. Inputs: x `[.., m, k]`, weight `[n, k]` and bias `[n]`, all of one dtype, to
+    /// `[.., m, n]`. Accumulates as [`Primitive::Dot`].
+    Linear,
+}
+
+impl FusedOp {
+    /// The local shape of the result for inputs of these shapes.
+    pub fn result_shape(&self, inputs: &[&Shape]) -> Shape {
+        let first = inputs.first().copied().cloned().unwrap_or_default();
+        match (self, inputs) {
+            (FusedOp::Linear, [_, weight, ..]) if !first.is_empty() => {
+                first.with_extent(first.len() - 1, weight.extent(0))
+            }
+            _ => first,
+        }
+    }
 }

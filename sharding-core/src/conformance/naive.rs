@@ -36,6 +36,9 @@ pub fn primitive(
         Primitive::Fused(FusedOp::LayerNorm { eps }) => {
             layer_norm(input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?, *eps)
         }
+        Primitive::Fused(FusedOp::Linear) => {
+            linear(input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?, shape)
+        }
     };
     let misfit = || Error::new(ErrorKind::Kernel, format!("{primitive:?} does not fit its inputs"));
     let values = values.ok_or_else(misfit)?;
@@ -200,6 +203,24 @@ fn dot(a: &HostArray, b: &HostArray, shape: &Shape) -> Option<Vec<Scalar>> {
                 *at_a.get_mut(columns)? = i;
                 *at_b.get_mut(rows)? = i;
                 let product = combine(ReduceOp::Prod, broadcast_at(a, &at_a)?, broadcast_at(b, &at_b)?);
+                sum = combine(ReduceOp::Sum, sum, product);
+            }
+            Some(round(sum))
+        })
+        .collect()
+}
+
+fn linear(x: &HostArray, weight: &HostArray, bias: &HostArray, shape: &Shape) -> Option<Vec<Scalar>> {
+    let k = *x.shape.last()?;
+    (0..shape.elements())
+        .map(|flat| {
+            let mut at = unravel(shape, flat);
+            let column = at.pop()?;
+            let mut sum = broadcast_at(bias, &[column])?;
+            for i in 0..k {
+                let own = [at.as_slice(), &[i]].concat();
+                let product =
+                    combine(ReduceOp::Prod, broadcast_at(x, &own)?, broadcast_at(weight, &[column, i])?);
                 sum = combine(ReduceOp::Sum, sum, product);
             }
             Some(round(sum))

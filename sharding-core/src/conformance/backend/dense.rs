@@ -100,6 +100,22 @@ pub(super) fn fused(bench: &mut Bench<'_>) {
         let (gamma, beta) = (signed(DType::F32, [last], 2), signed(DType::F32, [last], 3));
         one_fused(bench, "layer_norm", &FusedOp::LayerNorm { eps: 1e-5 }, &[&x, &gamma, &beta]);
     }
+    let linears: [(&[usize], usize); 8] = [
+        (&[2, 3], 4),
+        (&[1, 1], 1),
+        (&[3, 0], 2),
+        (&[0, 3], 2),
+        (&[2, 3], 0),
+        (&[2, 3, 33], 5),
+        (&[5, 40], 6),
+        (&[70, 65], 67),
+    ];
+    for (x, n) in linears {
+        let x = signed(DType::F32, x, 1);
+        let k = x.shape.extent(x.shape.len().saturating_sub(1));
+        let (weight, bias) = (signed(DType::F32, [n, k], 2), signed(DType::F32, [n], 3));
+        one_fused(bench, "linear", &FusedOp::Linear, &[&x, &weight, &bias]);
+    }
     let large = HostArray {
         dtype: DType::F32,
         shape: [2, 3].into(),
@@ -113,11 +129,16 @@ pub(super) fn fused(bench: &mut Bench<'_>) {
 fn one_fused(bench: &mut Bench<'_>, name: &str, op: &FusedOp, inputs: &[&HostArray]) {
     let Some(first) = inputs.first() else { return };
     let primitive = Primitive::Fused(op.clone());
-    bench.compare(format!("fused/{name}"), &primitive, inputs, first.dtype, &first.shape);
+    let shape = result_shape(op, inputs);
+    bench.compare(format!("fused/{name}"), &primitive, inputs, first.dtype, &shape);
     if !first.dtype.is_float() {
         return;
     }
     bench.check(format!("fused/{name}.lowering {}", first.shape), |bench| lowering(bench, op, inputs));
+}
+
+fn result_shape(op: &FusedOp, inputs: &[&HostArray]) -> Shape {
+    op.result_shape(&inputs.iter().map(|input| &input.shape).collect::<Vec<_>>())
 }
 
 fn lowering(bench: &Bench<'_>, op: &FusedOp, inputs: &[&HostArray]) -> Checked {
@@ -129,6 +150,7 @@ fn lowering(bench: &Bench<'_>, op: &FusedOp, inputs: &[&HostArray]) -> Checked {
     let lowered = caught(|| lower(&mut cx, op, &arrays))?;
     let primitive = Primitive::Fused(op.clone());
     let want =
-        crate::conformance::naive::primitive(&primitive, inputs, first.dtype, &first.shape).map_err(text)?;
+        crate::conformance::naive::primitive(&primitive, inputs, first.dtype, &result_shape(op, inputs))
+            .map_err(text)?;
     bench.holds(&lowered, &want, false)
 }
