@@ -102,9 +102,10 @@ fn function(op: &Op<'_>, p: &TokenStream, attributes: &Attributes<'_>) -> TokenS
     let scalars = op.signature.operands().any(|(_, kind)| kind == Operand::Scalar);
     let mut generics = scalars.then(|| quote!(<'operand>));
     let (result, finish) = match op.signature.results.count {
-        0 => (quote!(()), quote!(.map(|_| ()))),
-        1 => (quote!(#p::Tensor), quote!(.and_then(#p::Results::one))),
-        n => {
+        Some(0) => (quote!(()), quote!(.map(|_| ()))),
+        Some(1) => (quote!(#p::Tensor), quote!(.and_then(#p::Results::one))),
+        None => (quote!(::std::vec::Vec<#p::Tensor>), quote!(.map(|results| results.all().into_vec()))),
+        Some(n) => {
             let types = std::iter::repeat_n(quote!(#p::Tensor), n);
             let names: Vec<_> = (0..n).map(|i| format_ident!("result_{i}")).collect();
             (quote!((#(#types),*)), quote!(.and_then(#p::Results::array).map(|[#(#names),*]| (#(#names),*))))
@@ -213,7 +214,7 @@ fn implementation(op: &Op<'_>, p: &TokenStream, attributes: &Attributes<'_>) -> 
         let kind = operand_kind(kind);
         quote!(#p::OperandDef { name: #ident, kind: #p::OperandKind::#kind })
     });
-    let results = Literal::usize_unsuffixed(op.signature.results.count);
+    let results = results(op.signature);
     let rule = match &op.rows {
         Rows::Factors(rule) => Some(factors(rule, p)),
         Rows::Literal(_) | Rows::Function(_) | Rows::Nothing => None,
@@ -341,6 +342,17 @@ fn bodies(op: &Op<'_>, p: &TokenStream, text: &str) -> Bodies {
     Bodies { shape, rows: quote!(#rows ::core::result::Result::Ok(())), kernel, stages, cases }
 }
 
+/// The number of results as the op's definition has it.
+pub(crate) fn results(signature: &Checked) -> TokenStream {
+    match signature.results.count {
+        Some(n) => {
+            let n = Literal::usize_unsuffixed(n);
+            quote!(::core::option::Option::Some(#n))
+        }
+        None => quote!(::core::option::Option::None),
+    }
+}
+
 /// The operands as shape and staged functions get them, from a variable `__operands`.
 fn operands(signature: &Checked) -> Vec<TokenStream> {
     let operand = |(i, (_, kind)): (usize, (&Ident, Operand))| {
@@ -404,10 +416,15 @@ pub(crate) fn kernel_call(
         });
     }
     let written = (!written.is_empty()).then(|| quote!(let [#(#written),*] = #p::written(__written)?;));
-    let names: Vec<_> = (0..signature.results.count).map(|i| format_ident!("result_{i}")).collect();
+    let names: Vec<_> =
+        (0..signature.results.count.unwrap_or(1)).map(|i| format_ident!("result_{i}")).collect();
     let pattern = match &*names {
         [one] => quote!(#one),
         names => quote!((#(#names),*)),
+    };
+    let all = match signature.results.count {
+        Some(_) => quote!([#(#names),*]),
+        None => quote!(#(#names)*),
     };
     // A result of another `Result` type is reported where the author wrote it.
     let span = signature.results.span.resolved_at(Span::call_site());
@@ -416,7 +433,7 @@ pub(crate) fn kernel_call(
         #foreign
         #written
         #call
-        ::core::result::Result::Ok(::core::iter::FromIterator::from_iter([#(#names),*]))
+        ::core::result::Result::Ok(::core::iter::FromIterator::from_iter(#all))
     }
 }
 

@@ -212,13 +212,18 @@ fn alternative(
     let declared: Vec<_> = signature.operands().collect();
     // `-> ` alone is no result where the op has none, and a zero-dimensional one where it has one.
     let blank = |lists: &[Vec<Word>]| matches!(lists, [only] if only.is_empty());
-    let results: &[Vec<Word>] = if signature.results.count == 0 && blank(results) { &[] } else { results };
+    let results: &[Vec<Word>] =
+        if signature.results.count == Some(0) && blank(results) { &[] } else { results };
     if !signature.broken {
         if operands.len() != declared.len() {
             errors.push(say::factor_operands(literal, operands.len(), &declared));
         }
-        if results.len() != signature.results.count {
-            errors.push(say::factor_results(literal, results.len(), signature.results.count));
+        match signature.results.count {
+            Some(declared) if results.len() != declared => {
+                errors.push(say::factor_results(literal, results.len(), declared));
+            }
+            Some(_) => {}
+            None => errors.push(say::factor_vector(literal)),
         }
         if errors.len() > before {
             return None;

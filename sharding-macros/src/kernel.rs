@@ -1,7 +1,7 @@
 //! `#[kernel]`: another kernel of an op on one backend.
 
 use crate::constant::operand_kind;
-use crate::expand::{Fields, kernel_call, private};
+use crate::expand::{Fields, kernel_call, private, results};
 use crate::signature::{self, Item};
 use crate::validate::{self as say, Errors};
 use proc_macro2::{Ident, Literal, TokenStream, TokenTree};
@@ -59,12 +59,12 @@ pub(crate) fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
             ::core::assert!(__DEF.declares(#i, #text, #p::OperandKind::#kind), #message);)
     });
     let count = Literal::usize_unsuffixed(signature.operands().count());
-    let results = Literal::usize_unsuffixed(signature.results.count);
+    let results = results(&signature);
     let (count_message, results_message) = (say::kernel_operand_count(), say::kernel_results());
     let count = quote_spanned!(name.span()=> const _: () =
         ::core::assert!(__DEF.operands.len() == #count, #count_message););
     let results = quote_spanned!(signature.results.span=> const _: () =
-        ::core::assert!(__DEF.results == #results, #results_message););
+        ::core::assert!(__DEF.gives(#results), #results_message););
     let call = kernel_call(&quote!(#name), &signature, Fields::Foreign, &p);
     quote! {
         #function

@@ -16,7 +16,7 @@
 //! use sharding_core::Tensor;
 //! let on_tensors: fn(&Tensor, &Tensor) -> Result<Tensor> = product;
 //! let definition = <product as sharding_core::op::Op>::DEF;
-//! assert_eq!((definition.name, definition.results), ("product", 1));
+//! assert_eq!((definition.name, definition.results), ("product", Some(1)));
 //! # let _ = on_tensors;
 //! ```
 //!
@@ -35,8 +35,9 @@
 //! | `#[kernel_only]` before a plain argument | the same | staged functions only |
 //!
 //! Plain arguments are fields of the op's type (`&[T]` is kept as `SmallVec<[T; 4]>`, `&str` as `String`). They need
-//! `Clone`, `Debug`, and `PlanKey` unless they are kernel-only. Results are `LocalArray`, a tuple of up to four, or `()`
-//! for an op that only writes; the public function has `Tensor`s there. A kernel that ends in `;` instead of a body
+//! `Clone`, `Debug`, and `PlanKey` unless they are kernel-only. Results are `LocalArray`, a tuple of up to four,
+//! `Vec<LocalArray>` where the call decides how many there are (the shape function says so), or `()` for an op that only
+//! writes; the public function has `Tensor`s there. A kernel that ends in `;` instead of a body
 //! declares an op that has kernels per backend only: on others, calls are an error that says so.
 //!
 //! # The list
@@ -54,7 +55,7 @@
 //! | `rows = [(S(0), R) => S(0), ..]` | rows literally; several results as a tuple |
 //! | `rule = path` | `fn(cx: &RuleCx, plain..) -> Result<Rows>`, all of them |
 //! | `rule_also = path` | the same, for rows behind those of factors or `rows` (staged ones, above all) |
-//! | `shape = path` | `fn(operands.., plain..) -> Result<TensorMeta>` (a tuple, `()`, `Metas`); factors have their own |
+//! | `shape = path` | `fn(operands.., plain..) -> Result<TensorMeta>` (a tuple, `Vec`, `()`, `Metas`); factors have their own |
 //! | `cases = path` | `fn(cases: &mut Cases)`, valid calls to check the op with; factors without plain arguments have their own |
 //! | `stages = path` | `fn(cx: &mut StageCx, operands.., plain..) -> Result<Shards>` (a tuple, a vector), for staged rows |
 //! | `crate = path` | a crate that re-exports `sharding_core::__private`, where `sharding_core` itself is no dependency |
@@ -84,6 +85,7 @@
 //!
 //! Placements are `R`, `S(n)` (`S(-1)` is the last axis), `P`, `P(max)`, `P(min)`, `P(prod)` and `U`. One stands for
 //! each declared operand; for a slice it counts for each of its tensors, for an absent optional operand it is left out.
+//! For a vector of results one counts for all of them.
 //! The all-Replicated row is added in front, unless an operand is written. A row that names an axis which a tensor does
 //! not have is skipped.
 //!
@@ -233,7 +235,8 @@ fn rows<'a>(arguments: &'a Arguments, signature: &Checked, errors: &mut Errors) 
                 if row.operands.len() != declared.len() {
                     errors.push(say::row_operands(row, &declared));
                 }
-                if row.results.len() != signature.results.count {
+                let results = signature.results.count.unwrap_or(1);
+                if row.results.len() != results {
                     errors.push(say::row_results(row, signature.results.count));
                 }
             }

@@ -70,10 +70,10 @@ impl Param {
     }
 }
 
-/// How many results there are, and where that is written.
+/// How many results there are (`None`: as many as a call decides), and where that is written.
 #[derive(Clone, Copy)]
 pub(crate) struct Results {
-    pub(crate) count: usize,
+    pub(crate) count: Option<usize>,
     pub(crate) span: Span,
 }
 
@@ -285,7 +285,7 @@ fn role_of(ty: &Type) -> Result<Role, syn::Error> {
 fn results(sig: &Signature, errors: &mut Errors) -> Results {
     let ReturnType::Type(_, ty) = &sig.output else {
         errors.push(say::no_result(&sig.ident));
-        return Results { count: 0, span: sig.ident.span() };
+        return Results { count: Some(0), span: sig.ident.span() };
     };
     let span = ty.span();
     let inner = match peel(ty) {
@@ -294,13 +294,13 @@ fn results(sig: &Signature, errors: &mut Errors) -> Results {
     };
     let Some(inner) = inner.map(peel) else {
         errors.push(say::result_type(ty));
-        return Results { count: 0, span };
+        return Results { count: Some(0), span };
     };
     let is_array = |ty: &Type| last(peel(ty)).as_deref() == Some("LocalArray");
     let count = match inner {
         Type::Tuple(tuple) if tuple.elems.len() > 4 => {
             errors.push(say::too_many_results(inner));
-            tuple.elems.len()
+            Some(tuple.elems.len())
         }
         Type::Tuple(tuple) => {
             if let Some(element) = tuple.elems.iter().find(|element| !is_array(element)) {
@@ -308,12 +308,17 @@ fn results(sig: &Signature, errors: &mut Errors) -> Results {
             } else if tuple.elems.len() == 1 {
                 errors.push(say::result_type(inner));
             }
-            tuple.elems.len()
+            Some(tuple.elems.len())
         }
-        inner if is_array(inner) => 1,
+        inner if is_array(inner) => Some(1),
+        Type::Path(path)
+            if last(inner).as_deref() == Some("Vec") && first_argument(path).is_some_and(is_array) =>
+        {
+            None
+        }
         inner => {
             errors.push(say::result_element(inner));
-            1
+            Some(1)
         }
     };
     Results { count, span }

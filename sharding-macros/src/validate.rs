@@ -201,10 +201,13 @@ pub(crate) fn result_type(ty: &Type) -> Error {
     )
 }
 pub(crate) fn result_element(ty: &Type) -> Error {
-    at(ty, "a result of a local kernel is a `LocalArray`; several are a tuple, `(LocalArray, LocalArray)`")
+    at(
+        ty,
+        "a result of a local kernel is a `LocalArray`; several are a tuple, `(LocalArray, LocalArray)`, or a `Vec<LocalArray>`",
+    )
 }
 pub(crate) fn too_many_results(ty: &Type) -> Error {
-    at(ty, "an op has at most 4 results: split it in two")
+    at(ty, "a tuple has at most 4 results: return `Vec<LocalArray>`, or split the op in two")
 }
 
 // The list of the attribute.
@@ -378,6 +381,12 @@ pub(crate) fn factor_results(literal: &LitStr, found: usize, declared: usize) ->
         ),
     )
 }
+pub(crate) fn factor_vector(literal: &LitStr) -> Error {
+    at(
+        literal,
+        "factors do not say how many results a `Vec<LocalArray>` has: write `rows = [..]` or `rule = path`, and `shape = path`",
+    )
+}
 pub(crate) fn factor_repeated(literal: &LitStr, column: usize, name: &str) -> Error {
     if name == "..." {
         factor(literal, column, "a second `...` in one tensor: name the axes of one of them")
@@ -533,14 +542,16 @@ pub(crate) fn row_operands(row: &Row, declared: &[(&Ident, Operand)]) -> Error {
         ),
     )
 }
-pub(crate) fn row_results(row: &Row, declared: usize) -> Error {
+pub(crate) fn row_results(row: &Row, declared: Option<usize>) -> Error {
+    let placements = count(row.results.len(), "placement");
     at(
         &row.results_at,
-        format!(
-            "{} for {}: write one for each",
-            count(row.results.len(), "placement"),
-            count(declared, "result")
-        ),
+        match declared {
+            Some(declared) => {
+                format!("{placements} for {}: write one for each", count(declared, "result"))
+            }
+            None => format!("{placements} for a vector of results: write one, for all of them"),
+        },
     )
 }
 

@@ -41,7 +41,7 @@ impl Op for Matmul {
             OperandDef { name: "a", kind: OperandKind::Tensor },
             OperandDef { name: "b", kind: OperandKind::Tensor },
         ],
-        1,
+        Some(1),
         (file!(), line!()),
     );
     fn shape(operands: Grouped<'_, TensorMeta>, (): &()) -> Result<Metas> {

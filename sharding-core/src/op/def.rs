@@ -95,8 +95,8 @@ pub struct OpDef {
     pub name: &'static str,
     /// Its declared operands.
     pub operands: &'static [OperandDef],
-    /// The number of results.
-    pub results: usize,
+    /// The number of results; `None` where each call has as many as the shape function says.
+    pub results: Option<usize>,
     /// The type of its arguments.
     pub args: fn() -> TypeId,
     /// The shape function.
@@ -130,7 +130,7 @@ impl OpDef {
     pub const fn of<O: Op>(
         name: &'static str,
         operands: &'static [OperandDef],
-        results: usize,
+        results: Option<usize>,
         at: (&'static str, u32),
     ) -> Self {
         Self {

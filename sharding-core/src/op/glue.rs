@@ -6,10 +6,11 @@ use crate::kernel::KernelCx;
 use crate::stage::Shards;
 use crate::{Error, ErrorKind, Metas, Result, TensorMeta};
 
-/// What a shape function may return: a [`TensorMeta`], a tuple of them, `()` for an op without results, or [`Metas`].
+/// What a shape function may return: a [`TensorMeta`], a tuple of them, `()` for an op without results, or [`Metas`] or a
+/// vector for any number of them.
 #[diagnostic::on_unimplemented(
     message = "a shape function cannot return `Result<{Self}>`",
-    note = "write `Result<TensorMeta>`, `Result<(TensorMeta, TensorMeta)>` for several results, or `Result<()>` for none"
+    note = "write `Result<TensorMeta>`, `Result<(TensorMeta, TensorMeta)>` for several results, `Result<Vec<TensorMeta>>` for a number that the call decides, or `Result<()>` for none"
 )]
 pub trait IntoMetas {
     /// The metas in the order of the results.
@@ -19,6 +20,11 @@ pub trait IntoMetas {
 impl IntoMetas for Metas {
     fn into_metas(self) -> Metas {
         self
+    }
+}
+impl IntoMetas for Vec<TensorMeta> {
+    fn into_metas(self) -> Metas {
+        self.into()
     }
 }
 impl IntoMetas for TensorMeta {
@@ -110,6 +116,13 @@ pub fn written<const N: usize>(arrays: &mut [LocalArray]) -> Result<&mut [LocalA
 }
 
 impl OpDef {
+    /// Whether the op is declared with this number of results, or with any: what `#[kernel]` checks while compiling.
+    pub const fn gives(&self, results: Option<usize>) -> bool {
+        match (self.results, results) {
+            (Some(declared), Some(given)) => declared == given,
+            (declared, given) => declared.is_none() && given.is_none(),
+        }
+    }
     /// Whether the declared operand of that number has this name and a kind that a kernel takes the same way: what
     /// `#[kernel]` checks while compiling.
     pub const fn declares(&self, number: usize, name: &str, kind: OperandKind) -> bool {

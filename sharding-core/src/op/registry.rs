@@ -115,7 +115,7 @@ mod tests {
         Box::leak(Box::new(OpDef {
             name,
             operands: &[],
-            results: 0,
+            results: Some(0),
             args: TypeId::of::<()>,
             shape: |_, _| Ok(crate::Metas::new()),
             rows: |_, _, _| Ok(()),

@@ -40,7 +40,7 @@ impl LiteralPlace {
 pub struct LiteralRow {
     /// Of the declared operands.
     pub operands: &'static [LiteralPlace],
-    /// Of the results.
+    /// Of the results; they are repeated where a call has more results than that.
     pub results: &'static [LiteralPlace],
 }
 
@@ -57,7 +57,7 @@ pub fn literal_rows(cx: &RuleCx<'_>, list: &[LiteralRow], rows: &mut Rows) {
         };
         let result = |(place, meta): (&LiteralPlace, &crate::TensorMeta)| place.on(meta.shape.len());
         let operands = (0..cx.operands.len()).map(operand).collect::<Option<_>>();
-        let results = literal.results.iter().zip(cx.results).map(result).collect::<Option<_>>();
+        let results = literal.results.iter().cycle().zip(cx.results).map(result).collect::<Option<_>>();
         let (Some(operands), Some(results)) = (operands, results) else { continue };
         let row = AxisAssignment { operands, results, stages: smallvec::SmallVec::new() };
         if row.operands.iter().enumerate().all(|(i, place)| !written(i) || *place == cx.place(i)) {

@@ -65,7 +65,7 @@ macro_rules! op {
             const DEF: &'static OpDef = &OpDef::of::<$name>(
                 stringify!($name),
                 &[$(OperandDef { name: $operand, kind: OperandKind::$kind }),*],
-                1,
+                Some(1),
                 (file!(), line!()),
             );
             fn shape(operands: Grouped<'_, TensorMeta>, args: &Self::Args) -> Result<Metas> {
@@ -511,7 +511,7 @@ impl Op for Store {
             OperandDef { name: "into", kind: OperandKind::Written },
             OperandDef { name: "source", kind: OperandKind::Tensor },
         ],
-        0,
+        Some(0),
         (file!(), line!()),
     );
     fn shape(operands: Grouped<'_, TensorMeta>, (): &()) -> Result<Metas> {

@@ -103,7 +103,7 @@ const _: () = {
                     kind: ::sharding_core::__private::OperandKind::Tensor,
                 },
             ],
-            1,
+            ::core::option::Option::Some(1),
             (::core::file!(), ::core::line!()),
         );
         fn shape(
@@ -243,7 +243,7 @@ const _: () = {
                     kind: sharding_ops::__private::OperandKind::Scalar,
                 },
             ],
-            1,
+            ::core::option::Option::Some(1),
             (::core::file!(), ::core::line!()),
         );
         fn shape(

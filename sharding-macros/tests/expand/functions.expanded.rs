@@ -90,7 +90,7 @@ const _: () = {
                     kind: ::sharding_core::__private::OperandKind::Optional,
                 },
             ],
-            2,
+            ::core::option::Option::Some(2),
             (::core::file!(), ::core::line!()),
         );
         fn shape(
@@ -185,5 +185,129 @@ const _: () = {
     }
     ::sharding_core::__private::inventory::submit! {
         * < top as ::sharding_core::__private::Op > ::DEF
+    }
+};
+#[track_caller]
+pub fn pieces(
+    x: &::sharding_core::__private::Tensor,
+    sizes: &[usize],
+) -> ::sharding_core::__private::Result<
+    ::std::vec::Vec<::sharding_core::__private::Tensor>,
+> {
+    ::sharding_core::__private::dispatch::<
+        pieces,
+    >(
+            &mut [::sharding_core::__private::Operand::Tensor(x)],
+            pieces {
+                sizes: ::core::convert::From::from(sizes),
+            },
+        )
+        .map(|results| results.all().into_vec())
+}
+///The op [`pieces`](fn@pieces) and its plain arguments.
+#[allow(non_camel_case_types)]
+#[derive(::core::clone::Clone, ::core::fmt::Debug)]
+pub struct pieces {
+    ///The argument `sizes`.
+    pub sizes: ::sharding_core::__private::SmallVec<[usize; 4]>,
+}
+impl ::sharding_core::__private::OpArgs for pieces {
+    #[allow(unused_variables)]
+    fn key(&self, key: &mut ::sharding_core::__private::KeyWriter) {
+        ::sharding_core::__private::KeyWriter::put(key, &self.sizes);
+    }
+    fn as_any(&self) -> &dyn ::core::any::Any {
+        self
+    }
+    fn boxed(&self) -> ::std::boxed::Box<dyn ::sharding_core::__private::OpArgs> {
+        ::std::boxed::Box::new(::core::clone::Clone::clone(self))
+    }
+}
+const _: () = {
+    fn __kernel(
+        cx: &mut KernelCx,
+        x: &LocalArray,
+        sizes: &[usize],
+    ) -> Result<Vec<LocalArray>> {
+        cut(cx, x, sizes)
+    }
+    #[allow(unused_variables)]
+    impl ::sharding_core::__private::Op for pieces {
+        type Args = Self;
+        const DEF: &'static ::sharding_core::__private::OpDef = &::sharding_core::__private::OpDef::of::<
+            Self,
+        >(
+            "pieces",
+            &[
+                ::sharding_core::__private::OperandDef {
+                    name: "x",
+                    kind: ::sharding_core::__private::OperandKind::Tensor,
+                },
+            ],
+            ::core::option::Option::None,
+            (::core::file!(), ::core::line!()),
+        );
+        fn shape(
+            __operands: ::sharding_core::__private::Grouped<
+                '_,
+                ::sharding_core::__private::TensorMeta,
+            >,
+            __args: &Self,
+        ) -> ::sharding_core::__private::Result<::sharding_core::__private::Metas> {
+            ::core::result::Result::Ok(
+                ::sharding_core::__private::IntoMetas::into_metas(
+                    pieces_shape(__operands.one(0)?, &*__args.sizes)?,
+                ),
+            )
+        }
+        fn rows(
+            __cx: &::sharding_core::__private::RuleCx<'_>,
+            __args: &Self,
+            __rows: &mut ::sharding_core::__private::Rows,
+        ) -> ::sharding_core::__private::Result<()> {
+            ::sharding_core::__private::literal_rows(
+                __cx,
+                &[
+                    ::sharding_core::__private::LiteralRow {
+                        operands: &[
+                            ::sharding_core::__private::LiteralPlace::Sharded(0),
+                        ],
+                        results: &[::sharding_core::__private::LiteralPlace::Sharded(0)],
+                    },
+                ],
+                __rows,
+            );
+            ::core::result::Result::Ok(())
+        }
+        fn kernel(
+            __cx: &mut ::sharding_core::__private::KernelCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
+                '_,
+                &::sharding_core::__private::LocalArray,
+            >,
+            __written: &mut [::sharding_core::__private::LocalArray],
+            __args: &Self,
+        ) -> ::sharding_core::__private::Result<
+            ::sharding_core::__private::LocalArrays,
+        > {
+            let result_0 = __kernel(__cx, __operands.one(0)?, &*__args.sizes)?;
+            ::core::result::Result::Ok(::core::iter::FromIterator::from_iter(result_0))
+        }
+        fn stages(
+            __cx: &mut ::sharding_core::__private::StageCx<'_>,
+            __operands: ::sharding_core::__private::Grouped<
+                '_,
+                ::sharding_core::__private::Shards,
+            >,
+            __args: &Self,
+        ) -> ::sharding_core::__private::Result<
+            ::std::vec::Vec<::sharding_core::__private::Shards>,
+        > {
+            ::core::result::Result::Err(::sharding_core::__private::no_stages("pieces"))
+        }
+        fn cases(__cases: &mut ::sharding_core::__private::Cases) {}
+    }
+    ::sharding_core::__private::inventory::submit! {
+        * < pieces as ::sharding_core::__private::Op > ::DEF
     }
 };

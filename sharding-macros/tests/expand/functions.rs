@@ -11,3 +11,8 @@ pub fn top(
 ) -> Result<(LocalArray, LocalArray)> {
     body(cx, x, more, bias, k, axes, mode, seed)
 }
+
+#[sharding_rule(rows = [S(0) => S(0)], shape = pieces_shape)]
+pub fn pieces(cx: &mut KernelCx, x: &LocalArray, sizes: &[usize]) -> Result<Vec<LocalArray>> {
+    cut(cx, x, sizes)
+}

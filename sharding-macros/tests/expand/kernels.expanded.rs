@@ -47,7 +47,7 @@ const _: () = {
                     kind: ::sharding_core::__private::OperandKind::Tensor,
                 },
             ],
-            1,
+            ::core::option::Option::Some(1),
             (::core::file!(), ::core::line!()),
         );
         fn shape(
@@ -129,7 +129,7 @@ const _: () = {
         "the op declares another number of operands: write the operands in the op's order, with its names and types"
     );
     const _: () = ::core::assert!(
-        __DEF.results == 2,
+        __DEF.gives(::core::option::Option::Some(2)),
         "the op declares another number of results: write the op's return type"
     );
     #[allow(unused_variables)]

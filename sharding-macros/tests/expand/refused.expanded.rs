@@ -51,7 +51,7 @@ const _: () = {
                     kind: ::sharding_core::__private::OperandKind::Tensor,
                 },
             ],
-            1,
+            ::core::option::Option::Some(1),
             (::core::file!(), ::core::line!()),
         );
         fn shape(
@@ -170,7 +170,12 @@ const _: () = {
         type Args = Self;
         const DEF: &'static ::sharding_core::__private::OpDef = &::sharding_core::__private::OpDef::of::<
             Self,
-        >("signature", &[], 1, (::core::file!(), ::core::line!()));
+        >(
+            "signature",
+            &[],
+            ::core::option::Option::Some(1),
+            (::core::file!(), ::core::line!()),
+        );
         fn shape(
             __operands: ::sharding_core::__private::Grouped<
                 '_,

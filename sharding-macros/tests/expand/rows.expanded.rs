@@ -53,7 +53,7 @@ const _: () = {
                     kind: ::sharding_core::__private::OperandKind::Tensor,
                 },
             ],
-            0,
+            ::core::option::Option::Some(0),
             (::core::file!(), ::core::line!()),
         );
         fn shape(

@@ -165,6 +165,46 @@ fn kinds(def: &OpDef) -> Vec<(&str, OperandKind)> {
     def.operands.iter().map(|operand| (operand.name, operand.kind)).collect()
 }
 
+/// Each element by itself.
+#[sharding_rule(rows = [S(1) => S(1)], shape = pieces_shape)]
+fn it_pieces(cx: &mut KernelCx, x: &LocalArray) -> Result<Vec<LocalArray>> {
+    let n = cx.operand(0)?.shape().extent(0);
+    Ok((0..n).map(|i| x.slice(0, i, 1)).collect())
+}
+fn pieces_shape(x: &TensorMeta) -> Result<Vec<TensorMeta>> {
+    Ok((0..x.shape.extent(0)).map(|_| TensorMeta::new(x.dtype, x.shape.with_extent(0, 1))).collect())
+}
+
+#[test]
+fn a_call_decides_how_many_results_a_vector_has() {
+    let def = def::<it_pieces>();
+    assert_eq!(def.results, None);
+    for n in [0, 1, 3] {
+        let metas = [TensorMeta::new(DType::F32, [n, 4])];
+        let groups = Groups(&[1]);
+        let results = (def.shape)(Grouped::new(&metas, groups), &it_pieces {}).unwrap();
+        assert_eq!(results.len(), n);
+        let operands = [RuleOperand {
+            meta: metas[0].clone(),
+            places: [Place::Replicated].into_iter().collect(),
+            role: Role::Tensor,
+        }];
+        let cx = RuleCx {
+            axis: 0,
+            mesh_shape: &[2],
+            operands: &operands,
+            groups,
+            results: &results,
+            committed: &[],
+        };
+        let mut rows = Rows::new();
+        (def.rows)(&cx, &it_pieces {}, &mut rows).unwrap();
+        // One placement stands for all results.
+        assert!(rows.iter().all(|row| row.results.len() == n), "{rows:?}");
+        assert_eq!(rows.len(), 2);
+    }
+}
+
 #[test]
 fn definitions_say_what_was_declared() {
     use OperandKind::{Many, Optional, Scalar, Tensor, Written};
@@ -175,7 +215,7 @@ fn definitions_say_what_was_declared() {
         kinds(everything),
         [("x", Tensor), ("xs", Many), ("rhs", Scalar), ("bias", Optional), ("dest", Written)]
     );
-    assert_eq!((everything.results, def::<it_store>().results), (2, 0));
+    assert_eq!((everything.results, def::<it_store>().results), (Some(2), Some(0)));
     assert_eq!(kinds(def::<names::cx>()), [("written", Tensor)]);
     assert_eq!(def::<r#where>().name, "where");
     assert_eq!(kinds(def::<r#where>())[0].0, "if");

@@ -1,4 +1,4 @@
-//! At most four results.
+//! At most four results in a tuple.
 
 use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
 

@@ -3,8 +3,8 @@
 use sharding_core::{KernelCx, Result, backend::LocalArray, sharding_rule};
 
 #[sharding_rule(["m -> m"])]
-pub fn op(_: &mut KernelCx, x: &LocalArray) -> Result<Vec<LocalArray>> {
-    Ok(vec![x.clone()])
+pub fn op(_: &mut KernelCx, x: &LocalArray) -> Result<Option<LocalArray>> {
+    Ok(Some(x.clone()))
 }
 
 fn main() {}
