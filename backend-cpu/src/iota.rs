@@ -37,7 +37,7 @@ fn fill<T: Item>(iota: &Iota, out: &mut LocalArray, value: impl Fn(usize) -> T) 
     let write = |out: &mut [MaybeUninit<T>]| {
         // Below, an extent of 0 would divide by 0; there is nothing to write then.
         for (run, slots) in out.chunks_mut(inner.max(1)).enumerate() {
-            slots.fill(MaybeUninit::new(value(run % extent.max(1))));
+            slots.fill(MaybeUninit::new(value(iota.first + run % extent.max(1))));
         }
         Ok(())
     };

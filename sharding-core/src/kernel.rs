@@ -227,7 +227,7 @@ impl<'a> KernelCx<'a> {
         }
     }
 
-    /// `start + step * index` along an axis of an array of this shape.
+    /// `start + step * (first + index)` along an axis of an array of this shape.
     ///
     /// # Errors
     /// What the backend says.

@@ -71,10 +71,11 @@ proptest! {
             .prop_flat_map(|s| { let n = s.len(); (Just(s), 0..n) }),
         start in -9..9_i64,
         step in -3..4_i64,
+        first in 0..5_usize,
     ) {
         let shape = Shape::from(shape);
-        let iota = |dtype| Primitive::Iota(Iota { axis, start: start as f64, step: step as f64, dtype });
-        let want: Vec<i64> = indices(&shape).iter().map(|i| start + step * i[axis] as i64).collect();
+        let iota = |dtype| Primitive::Iota(Iota { axis, first, start: start as f64, step: step as f64, dtype });
+        let want: Vec<i64> = indices(&shape).iter().map(|i| start + step * (first + i[axis]) as i64).collect();
         let ints = launch(&iota(DType::I64), &[], DType::I64, &shape).unwrap();
         assert_same(&values::<i64>(&ints), &want);
         let floats = launch(&iota(DType::F32), &[], DType::F32, &shape).unwrap();

@@ -14,7 +14,7 @@ use sharding_core::{
 
 fn primitives() -> Vec<(&'static str, Primitive)> {
     let reduce = Reduce { op: ReduceOp::Sum, axes: [0][..].into() };
-    let iota = Iota { axis: 0, start: 0.0, step: 1.0, dtype: DType::F32 };
+    let iota = Iota { axis: 0, first: 0, start: 0.0, step: 1.0, dtype: DType::F32 };
     vec![
         ("map", Primitive::Map(Expr::input(0))),
         ("reduce", Primitive::Reduce(reduce)),

@@ -24,7 +24,7 @@ pub enum Primitive {
     Gather(Gather),
     /// Copies; see [`IndexMap`]. Inputs: its operands, all of the result's dtype.
     Copy(IndexMap),
-    /// `start + step * index along axis`, without inputs, for i64 and floats.
+    /// `start + step * (first + index along axis)`, without inputs, for i64 and floats.
     Iota(Iota),
     /// A kernel that backends may fuse; its lowering on the others defines it.
     Fused(FusedOp),
@@ -56,7 +56,10 @@ pub struct Gather {
 pub struct Iota {
     /// The axis along which values grow.
     pub axis: usize,
-    /// The value at index 0.
+    /// The number of the first element: those of a shard are counted in the whole, so that each is the same wherever
+    /// the axis is cut.
+    pub first: usize,
+    /// The value of element 0.
     pub start: f64,
     /// The difference of neighbours.
     pub step: f64,

@@ -28,7 +28,7 @@ pub fn primitive(
             (0..shape.elements())
                 .map(|flat| {
                     let i = unravel(shape, flat).get(iota.axis).copied().unwrap_or(0);
-                    number(iota.start + iota.step * i as f64, dtype)
+                    number(iota.start + iota.step * (iota.first + i) as f64, dtype)
                 })
                 .collect(),
         ),

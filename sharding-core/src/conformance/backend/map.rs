@@ -79,7 +79,7 @@ pub(super) fn map(bench: &mut Bench<'_>) {
             bench.compare(format!("map/fill({dtype})"), &fill, &[], dtype, &shape);
             if dtype != DType::Bool && !shape.is_empty() {
                 for axis in 0..shape.len() {
-                    let iota = Iota { axis, start: 2.0, step: -3.0, dtype };
+                    let iota = Iota { axis, first: 4, start: 2.0, step: -3.0, dtype };
                     bench.compare(format!("map/iota({dtype})"), &Primitive::Iota(iota), &[], dtype, &shape);
                 }
             }
