@@ -403,6 +403,9 @@ fn execute(
             KernelCx::new(plan.backend.as_ref(), def.name, *device, *position, &plan.operands, &plan.results);
         let mut own: SmallVec<[LocalArray; 1]> = SmallVec::new();
         for (_, shards) in written.iter_mut() {
+            if let Some(array) = shards.get_mut(i).filter(|array| array.repeats()) {
+                *array = spread_out(def.name, plan, array)?;
+            }
             // Taken out, so that the kernel is the only holder where nobody has a snapshot.
             if i < shards.len() {
                 own.push(shards.remove(i));
@@ -428,6 +431,14 @@ fn execute(
         }
     }
     check(plan, outputs)
+}
+
+/// A copy in which every element has memory of its own: a write to one must not be seen at others.
+fn spread_out(op: &'static str, plan: &CallPlan, array: &LocalArray) -> Result<LocalArray> {
+    let mut copy = plan.backend.alloc(array.device(), array.dtype(), array.shape())?;
+    let pieces = [(array.clone(), SmallVec::from_elem(0, array.shape().len()))];
+    plan.backend.copy(&mut [Move { op, pieces: &pieces, into: &mut copy }])?;
+    Ok(copy)
 }
 
 /// Every shard has the size of its label: a rule that says otherwise is wrong, and must not go on silently.

@@ -108,6 +108,12 @@ impl LocalArray {
         self.meta.is_contiguous()
     }
 
+    /// Whether several indices name one element, as after a broadcast: such an array is not written.
+    pub fn repeats(&self) -> bool {
+        let repeated = |(extent, stride): (&usize, &isize)| *extent > 1 && *stride == 0;
+        !self.shape().contains(&0) && self.shape().iter().zip(&self.meta.strides).any(repeated)
+    }
+
     /// The view of `len` elements of `axis` from `start`; nothing outside the array is reached.
     #[must_use]
     pub fn slice(&self, axis: usize, start: usize, len: usize) -> Self {

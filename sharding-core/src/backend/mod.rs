@@ -83,7 +83,7 @@ pub struct Move<'a> {
     /// A view to be copied, and the index of the target at which its first element lands.
     pub pieces: &'a [(LocalArray, SmallVec<[usize; 4]>)],
     /// The target, written in place; elements outside the pieces keep their values. If its storage is shared, it is
-    /// copied first.
+    /// copied first. No two of its indices are one element: see [`LocalArray::repeats`].
     pub into: &'a mut LocalArray,
 }
 
