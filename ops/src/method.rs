@@ -1,6 +1,6 @@
 //! Methods: `x.matmul(&y)?.relu()?`. Each calls the function of its name, which documents it.
 
-use crate::{Index, MeshAxes};
+use crate::{Index, MeshAxes, SplitSizes};
 use sharding_core::{Operand, Result, Tensor};
 
 /// The ops as methods of [`Tensor`].
@@ -85,6 +85,41 @@ pub trait TensorOps {
     /// # Errors
     /// As the function.
     fn permute(&self, axes: &[isize]) -> Result<Tensor>;
+    /// See [`flatten`](fn@crate::flatten).
+    ///
+    /// # Errors
+    /// As the function.
+    fn flatten(&self, start: isize, end: isize) -> Result<Tensor>;
+    /// See [`transpose`](fn@crate::transpose).
+    ///
+    /// # Errors
+    /// As the function.
+    fn transpose(&self, a: isize, b: isize) -> Result<Tensor>;
+    /// See [`squeeze`](fn@crate::squeeze).
+    ///
+    /// # Errors
+    /// As the function.
+    fn squeeze(&self, axis: isize) -> Result<Tensor>;
+    /// See [`unsqueeze`](fn@crate::unsqueeze).
+    ///
+    /// # Errors
+    /// As the function.
+    fn unsqueeze(&self, axis: isize) -> Result<Tensor>;
+    /// See [`broadcast_to`](fn@crate::broadcast_to).
+    ///
+    /// # Errors
+    /// As the function.
+    fn broadcast_to(&self, dims: &[usize]) -> Result<Tensor>;
+    /// See [`split`](fn@crate::split).
+    ///
+    /// # Errors
+    /// As the function.
+    fn split(&self, sizes: impl Into<SplitSizes>, axis: isize) -> Result<Vec<Tensor>>;
+    /// See [`chunk`](fn@crate::chunk).
+    ///
+    /// # Errors
+    /// As the function.
+    fn chunk(&self, chunks: usize, axis: isize) -> Result<Vec<Tensor>>;
     /// See [`slice`](fn@crate::slice).
     ///
     /// # Errors
@@ -168,6 +203,34 @@ impl TensorOps for Tensor {
     #[track_caller]
     fn permute(&self, axes: &[isize]) -> Result<Tensor> {
         crate::permute(self, axes)
+    }
+    #[track_caller]
+    fn flatten(&self, start: isize, end: isize) -> Result<Tensor> {
+        crate::flatten(self, start, end)
+    }
+    #[track_caller]
+    fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
+        crate::transpose(self, a, b)
+    }
+    #[track_caller]
+    fn squeeze(&self, axis: isize) -> Result<Tensor> {
+        crate::squeeze(self, axis)
+    }
+    #[track_caller]
+    fn unsqueeze(&self, axis: isize) -> Result<Tensor> {
+        crate::unsqueeze(self, axis)
+    }
+    #[track_caller]
+    fn broadcast_to(&self, dims: &[usize]) -> Result<Tensor> {
+        crate::broadcast_to(self, dims)
+    }
+    #[track_caller]
+    fn split(&self, sizes: impl Into<SplitSizes>, axis: isize) -> Result<Vec<Tensor>> {
+        crate::split(self, sizes.into(), axis)
+    }
+    #[track_caller]
+    fn chunk(&self, chunks: usize, axis: isize) -> Result<Vec<Tensor>> {
+        crate::chunk(self, chunks, axis)
     }
     #[track_caller]
     fn slice(&self, indices: &[Index]) -> Result<Tensor> {

@@ -16,7 +16,7 @@ pub(crate) fn movement_rows(cx: &RuleCx<'_>, map: impl Fn(usize) -> Option<usize
     replicated_rows(cx, &mut rows);
     pass_through_rows(cx, 0, &mut rows, map);
     let partial = Place::Partial(combination(cx));
-    rows.add([partial], [partial]);
+    rows.add([partial], cx.results.iter().map(|_| partial));
     rows
 }
 

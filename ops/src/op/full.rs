@@ -1,9 +1,7 @@
 //! A tensor of one value.
 
-use sharding_core::backend::{LocalArray, LocalArrays, backend_of};
-use sharding_core::{
-    DType, DeviceMapping, Error, ErrorKind, KernelCx, Place, Result, Scalar, Shape, Tensor, TensorLayout,
-};
+use crate::made::Wanted;
+use sharding_core::{DType, DeviceMapping, Error, ErrorKind, Result, Scalar, Shape, Tensor};
 
 /// A tensor whose elements are all `value`, laid out by `mapping`: every device makes its own piece, nothing is sent.
 ///
@@ -27,55 +25,33 @@ pub fn full(
     dtype: DType,
     mapping: &DeviceMapping,
 ) -> Result<Tensor> {
-    let shape = shape.into();
-    filled(shape.clone(), value.into(), dtype, mapping)
-        .map_err(|error| error.with_op("full").with_operands([format!("value: {dtype}{shape} {mapping}")]))
+    filled("full", shape.into(), value.into(), dtype, mapping)
 }
 
-fn filled(shape: Shape, value: Scalar, dtype: DType, mapping: &DeviceMapping) -> Result<Tensor> {
-    let layout = TensorLayout::new(dtype, shape, mapping.clone())?;
+/// [`full`] under another name in errors.
+pub(crate) fn filled(
+    op: &'static str,
+    shape: Shape,
+    value: Scalar,
+    dtype: DType,
+    mapping: &DeviceMapping,
+) -> Result<Tensor> {
+    let wanted = Wanted { op, dtype, shape, mapping };
     if value.to_bytes(dtype).is_none() {
-        return Err(Error::new(ErrorKind::DType, format!("the number {value} is no {dtype}"))
-            .with_fix("give a number of the dtype"));
+        return Err(wanted.located(
+            Error::new(ErrorKind::DType, format!("the number {value} is no {dtype}"))
+                .with_fix("give a number of the dtype"),
+        ));
     }
-    if let Some(axis) = mapping.places().iter().position(|place| *place == Place::Unknown) {
-        let mesh = layout.mesh();
-        return Err(Error::new(ErrorKind::Mapping, "no value can be placed Unknown")
-            .with_mesh_axis(mesh.axis_name(axis), mesh.size(axis))
-            .with_fix("place it Replicated"));
-    }
-    let kind = layout.mesh().device(0).map(|device| device.kind);
-    let kind = kind.ok_or_else(|| Error::new(ErrorKind::Internal, "a mesh without devices"))?;
-    let backend = backend_of(kind)?;
-    let positions = backend.positions(layout.mesh())?;
     let identity = mapping.places().iter().find_map(|place| place.reduce_op()).map(|op| op.identity(dtype));
-    let layouts = [layout];
-    let [layout] = &layouts;
-    // Pieces of one shape and value share one buffer where memory is shared.
-    let mut made: Vec<(Scalar, LocalArray)> = Vec::new();
-    let mut shards = LocalArrays::new();
-    for position in positions.iter() {
-        let device = layout.mesh().device(*position).ok_or_else(|| {
-            Error::new(ErrorKind::Internal, format!("there is no device {position} in {}", layout.mesh()))
-        })?;
-        let mut cx = KernelCx::new(backend.as_ref(), "full", device, *position, &[], &layouts);
-        let own = match identity {
-            Some(identity) if !cx.is_first_part(0)? => identity,
-            _ => value,
-        };
-        let shape = cx.result_shape(0)?;
-        let twin = made.iter().find(|(value, array)| {
-            *value == own && *array.shape() == shape && backend.shares_memory(array.device(), device)
-        });
-        let shard = match twin {
-            Some((_, array)) => array.clone(),
-            None => {
-                let array = cx.fill(own, dtype, &shape)?;
-                made.push((own, array.clone()));
-                array
-            }
-        };
-        shards.push(shard);
-    }
-    Tensor::from_shards(layout.clone(), positions, shards)
+    wanted.make(
+        |cx| {
+            let own = match identity {
+                Some(identity) if !cx.is_first_part(0)? => identity,
+                _ => value,
+            };
+            Ok((own, cx.result_shape(0)?))
+        },
+        |cx, (value, shape)| cx.fill(*value, dtype, shape),
+    )
 }

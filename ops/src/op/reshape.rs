@@ -166,7 +166,7 @@ fn carried(place: Place, kept: &Kept, extent: usize, ways: usize) -> Option<Plac
 /// By global shapes: the elements of a run of axes stay in one run of the result, so a split of the run's leading axis
 /// stays a split if the devices' borders fall on whole indices of the new leading axis. All mesh axes that split the axis
 /// count together: they are one split. Partial and Unknown pass.
-fn rule(cx: &RuleCx<'_>, dims: &[isize]) -> Result<Rows> {
+pub(crate) fn rule(cx: &RuleCx<'_>, dims: &[isize]) -> Result<Rows> {
     let mut rows = Rows::new();
     let Some(x) = cx.operands.first() else { return Ok(rows) };
     let to = target(&x.meta.shape, dims)?;
@@ -201,7 +201,8 @@ fn rule(cx: &RuleCx<'_>, dims: &[isize]) -> Result<Rows> {
     Ok(rows)
 }
 
-fn shape(x: &TensorMeta, dims: &[isize]) -> Result<TensorMeta> {
+/// The meta of the result.
+pub(crate) fn shape(x: &TensorMeta, dims: &[isize]) -> Result<TensorMeta> {
     Ok(TensorMeta::new(x.dtype, target(&x.shape, dims)?))
 }
 

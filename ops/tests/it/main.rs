@@ -7,3 +7,4 @@ mod placement;
 mod rule;
 #[cfg(all(feature = "sim", feature = "cpu"))]
 mod sim;
+mod view;

@@ -15,11 +15,14 @@ macro_rules! rules {
 
 rules!(
     add,
+    broadcast_to,
     buffer_store,
     buffer_store_slice,
+    chunk,
     concat,
     div,
     embedding,
+    flatten,
     gather,
     gelu,
     layer_norm,
@@ -32,8 +35,13 @@ rules!(
     reshape,
     slice,
     softmax,
+    split,
+    squeeze,
+    stack,
     sub,
     sum,
+    transpose,
+    unsqueeze,
 );
 
 #[test]

@@ -1,0 +1,22 @@
+//! A tensor of ones.
+
+use super::full::filled;
+use sharding_core::{DType, DeviceMapping, Result, Scalar, Shape, Tensor};
+
+/// A tensor of ones (`true` for truth values), laid out by `mapping`: every device makes its own piece, nothing is sent. On
+/// a Partial axis they count once, as of [`full`](crate::full).
+///
+/// ```
+/// use sharding_ops::*;
+/// let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"])?;
+/// let x = ones([3], DType::F32, &DeviceMapping::new(&mesh, [Sharded(0)])?)?;
+/// assert_eq!(x.to_vec::<f32>()?, [1.0; 3]);
+/// # Ok::<(), sharding_ops::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`full`](crate::full).
+pub fn ones(shape: impl Into<Shape>, dtype: DType, mapping: &DeviceMapping) -> Result<Tensor> {
+    let one = if dtype == DType::Bool { Scalar::Bool(true) } else { Scalar::Int(1) };
+    filled("ones", shape.into(), one, dtype, mapping)
+}

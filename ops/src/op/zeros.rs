@@ -1,0 +1,22 @@
+//! A tensor of zeros.
+
+use super::full::filled;
+use sharding_core::{DType, DeviceMapping, Result, Scalar, Shape, Tensor};
+
+/// A tensor of zeros (`false` for truth values), laid out by `mapping`: every device makes its own piece, nothing is sent.
+///
+/// ```
+/// use sharding_ops::*;
+/// let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"])?;
+/// let x = zeros([3, 2], DType::I64, &DeviceMapping::new(&mesh, [Sharded(0)])?)?;
+/// assert_eq!(x.to_vec::<i64>()?, [0; 6]);
+/// assert_eq!(x.shard_to_vec::<i64>(1)?, [0; 2]);
+/// # Ok::<(), sharding_ops::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`full`](crate::full).
+pub fn zeros(shape: impl Into<Shape>, dtype: DType, mapping: &DeviceMapping) -> Result<Tensor> {
+    let zero = if dtype == DType::Bool { Scalar::Bool(false) } else { Scalar::Int(0) };
+    filled("zeros", shape.into(), zero, dtype, mapping)
+}
