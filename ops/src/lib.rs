@@ -119,17 +119,19 @@ pub use split_sizes::SplitSizes;
 pub use sharding_core::Place::{Partial, Replicated, Sharded, Unknown};
 #[doc(no_inline)]
 pub use sharding_core::{
-    AxisType, BackendKind, BufferLayout, ConversionError, DType, Device, DeviceMapping, DeviceMesh, Element,
-    Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, Operand, PartitionSpec, Place, Placement,
-    Policy, ReduceOp, Result, Scalar, Scope, Shape, ShardingError, Shards, StageCx, Tensor, TensorBuffer,
-    TensorLayout, TensorMeta, auto_reshard, auto_reshard_guard,
-    backend::{BinaryOp, Expr, LocalArray, MemoryUse, UnaryOp},
+    AxisType, BackendKind, BufferLayout, Call, ConversionError, DType, Device, DeviceMapping, DeviceMesh,
+    Element, Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, Operand, PartitionSpec, Place,
+    Placement, Policy, Recorder, ReduceOp, Result, Scalar, Scope, Shape, ShardingError, Shards, StageCx,
+    Tensor, TensorBuffer, TensorLayout, TensorMeta, auto_reshard, auto_reshard_guard,
+    backend::{BinaryOp, Expr, LocalArray, MemoryUse, StepKind, UnaryOp},
     kernel,
     op::{CaseOperand, Cases, Fill, Op},
     placement::{Interleaved, Ragged, TransitionKind, TransitionSet},
     plan::{CostModel, VolumeCost},
+    redistribute::{Explanation, explain_transfer},
     rule::{Rows, RuleCx},
     sharding_rule,
+    visualize::{Picture, Visualize, visualize},
 };
 #[cfg(feature = "testing")]
 pub use sharding_core::{check_rule, conformance};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::features::{BACKENDS, OPS, TESTING, spell};
+use crate::features::{BACKENDS, BROWSER, OPS, TESTING, spell};
 use crate::metadata::{Dependency, Package};
 
 /// One row of the matrix.
@@ -25,11 +25,11 @@ pub(super) enum Work {
     Skip(String),
 }
 
-/// All rows: the tests of the full feature sets, a check of the other sets, the encoder and the quickstart.
+/// All rows: the tests of the full feature sets, a check of the other sets, the encoder, the quickstart and the drawn page.
 pub(super) fn rows(packages: &[Package], model: Option<&Path>) -> Vec<Row> {
     let tests = (1..=BACKENDS.len()).map(|backends| tests_row(packages, backends));
     let checks = other_sets().into_iter().map(|set| check_row(&set));
-    tests.chain(checks).chain(encoder_rows(model)).chain([quickstart_row()]).collect()
+    tests.chain(checks).chain(encoder_rows(model)).chain([quickstart_row(), page_row()]).collect()
 }
 
 /// Full tests with the first `backends` backends on: of [`OPS`], and of every package that needs exactly these.
@@ -103,6 +103,15 @@ fn quickstart_row() -> Row {
     Row { name: "quickstart".to_owned(), what: "the example", work: Work::Cargo(arguments) }
 }
 
+/// The page of the example `visualize`, in a browser.
+fn page_row() -> Row {
+    let mut arguments =
+        ["test", "-p", OPS, "--example", "visualize", "--features"].map(str::to_owned).to_vec();
+    arguments.push(spell([BROWSER]));
+    arguments.extend(["--", "--show-output"].map(str::to_owned));
+    Row { name: "page".to_owned(), what: "tests", work: Work::Cargo(arguments) }
+}
+
 fn braced(set: &[&str]) -> String {
     format!("{{{}}}", set.join(","))
 }
@@ -163,6 +172,7 @@ mod tests {
              --features sharding-ops/sim,sharding-ops/cuda",
                 "SKIPPED encoder: run cargo xtask model",
                 "quickstart: run --release --example quickstart",
+                "page: test -p sharding-ops --example visualize --features sharding-ops/browser -- --show-output",
             ]
         );
     }
