@@ -1,4 +1,4 @@
-//! Kernels in one pass: each row of softmax and layer_norm is read once from memory.
+//! Kernels in one pass: each row of softmax, layer_norm and rms_norm is read once from memory.
 
 use crate::copy::Transfer;
 use crate::device::{is_large, vectorize};
@@ -30,6 +30,7 @@ pub(crate) fn supports(op: &FusedOp, inputs: &[LocalMeta]) -> Support {
             ([n, k], Some(inner)) => x.shape.len() >= 2 && k == inner && *bias.shape == [*n],
             _ => false,
         },
+        (FusedOp::RmsNorm { .. }, [x, weight]) => x.shape.last().is_some_and(|n| *weight.shape == [*n]),
         _ => false,
     };
     if floats && fits { Support::Yes } else { Support::No(format!("{op:?} of {inputs:?}")) }
@@ -48,6 +49,7 @@ pub(crate) fn run(op: &FusedOp, inputs: &[&LocalArray], out: &mut LocalArray) ->
         (FusedOp::Softmax { axis }, [x]) => softmax(x, *axis, out),
         (FusedOp::LayerNorm { eps }, [x, gamma, beta]) => layer_norm(x, gamma, beta, *eps as f32, out),
         (FusedOp::Linear, [x, weight, bias]) => dot::linear(x, weight, bias, out),
+        (FusedOp::RmsNorm { eps }, [x, weight]) => rms_norm(x, weight, *eps as f32, out),
         _ => Err(unsupported(format_args!("{op:?} of {} inputs", inputs.len()))),
     }
 }
@@ -176,6 +178,38 @@ fn layer_norm(
     };
     // SAFETY: `rows` hands out all of `out`; `gamma`, `beta` and `centred` have a row's length, so that `one` writes
     // every element of a row.
+    unsafe {
+        overwrite::<f32>(out, |out| {
+            rows(&view.to_dense(), n, out, one);
+            Ok(())
+        })
+    }
+}
+
+fn rms_norm(x: &LocalArray, weight: &LocalArray, eps: f32, out: &mut LocalArray) -> Result<()> {
+    if x.elements() == 0 {
+        return Ok(());
+    }
+    let (view, weight) = (View::<f32>::of(x)?, View::<f32>::of(weight)?.to_dense());
+    let n = x.shape().last().copied().unwrap_or(1);
+    if weight.len() != n {
+        return Err(internal(format!("an rms norm of {x:?} by {} factors", weight.len())));
+    }
+    let one = |x: &[f32], room: &mut [f32], out: &mut [MaybeUninit<f32>]| {
+        let squares = &mut room[..n];
+        each(x, squares, |x| x * x);
+        let root = (row::<Sum, f32>(squares) / n as f32 + eps).sqrt();
+        vectorize(
+            #[inline(always)]
+            || {
+                for ((slot, x), weight) in out.iter_mut().zip(x).zip(weight.iter()) {
+                    slot.put(*x / root * *weight);
+                }
+            },
+        );
+    };
+    // SAFETY: `rows` hands out all of `out`, and `x` and `weight` have a row's length, so that `one` writes every element
+    // of a row.
     unsafe {
         overwrite::<f32>(out, |out| {
             rows(&view.to_dense(), n, out, one);

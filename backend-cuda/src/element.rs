@@ -15,6 +15,7 @@ pub(crate) fn kernel_name(primitive: &Primitive) -> &'static str {
         Primitive::Fused(FusedOp::Softmax { .. }) => "softmax",
         Primitive::Fused(FusedOp::LayerNorm { .. }) => "layer_norm",
         Primitive::Fused(FusedOp::Linear) => "linear",
+        Primitive::Fused(FusedOp::RmsNorm { .. }) => "rms_norm",
         _ => "such a kernel",
     }
 }

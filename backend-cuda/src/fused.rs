@@ -1,4 +1,4 @@
-//! Softmax and layer norm in one pass.
+//! Softmax and the norms in one pass.
 
 /// What it waits for.
 pub(crate) const MISSING: &str = "kernels compiled by NVRTC and memory";

@@ -4,12 +4,14 @@ use crate::dot;
 use sharding_core::backend::{FusedOp, LocalArray};
 
 /// Steps per element: softmax takes the greatest, subtracts, exponentiates, adds and divides; layer_norm adds for
-/// the mean, subtracts, squares, adds for the variance, scales, multiplies and adds. A linear layer is a matrix product.
+/// the mean, subtracts, squares, adds for the variance, scales, multiplies and adds; rms_norm squares, adds, scales and
+/// multiplies. A linear layer is a matrix product.
 pub(crate) fn flops(op: &FusedOp, inputs: &[&LocalArray], output: Option<&LocalArray>) -> f64 {
     let steps = match op {
         FusedOp::Linear => return dot::flops(inputs, output),
         FusedOp::Softmax { .. } => 5.0,
         FusedOp::LayerNorm { .. } => 7.0,
+        FusedOp::RmsNorm { .. } => 4.0,
         _ => 1.0,
     };
     steps * output.map_or(0, LocalArray::elements) as f64

@@ -29,6 +29,11 @@ impl DType {
         matches!(self, DType::F32)
     }
 
+    /// The dtype in which sums of elements are kept: f32 for narrower floating-point numbers, else the dtype itself.
+    pub const fn accumulator(self) -> DType {
+        if self.is_float() && self.size() < 4 { DType::F32 } else { self }
+    }
+
     /// The name used in texts: `f32`, `i64`, `bool`.
     pub const fn name(self) -> &'static str {
         match self {

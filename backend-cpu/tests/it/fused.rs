@@ -50,6 +50,21 @@ fn layer_norm(shape: &[usize], forms: &[Form; 3], eps: f64) {
     assert_close(&values::<f32>(&got), &want, &scale);
 }
 
+fn rms_norm(shape: &[usize], forms: &[Form; 2], eps: f64) {
+    let n = shape[shape.len() - 1];
+    let (x, xs) = view::<f32>(shape, &forms[0]);
+    let (weight, weights) = view::<f32>(&[n], &forms[1]);
+    let got =
+        launch(&Primitive::Fused(FusedOp::RmsNorm { eps }), &[&x, &weight], DType::F32, x.shape()).unwrap();
+    let mut want = vec![];
+    for row in xs.chunks(n.max(1)) {
+        let root = (row.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / n as f64 + eps).sqrt();
+        want.extend(row.iter().zip(&weights).map(|(x, weight)| f64::from(*x) / root * f64::from(*weight)));
+    }
+    let scale: Vec<f64> = want.iter().map(|x| 4.0 * x.abs()).collect();
+    assert_close(&values::<f32>(&got), &want, &scale);
+}
+
 proptest! {
     #[test]
     fn softmax_along_any_axis((shape, form, axis) in shape(1..=4).prop_flat_map(|s| {
@@ -65,6 +80,14 @@ proptest! {
         (Just(s), [x.boxed(), form(1).boxed(), form(1).boxed()])
     })) {
         layer_norm(&shape, &forms, 0.25);
+    }
+
+    #[test]
+    fn rms_norm_of_any_view((shape, forms) in shape(1..=3).prop_flat_map(|s| {
+        let x = form(s.len());
+        (Just(s), [x.boxed(), form(1).boxed()])
+    })) {
+        rms_norm(&shape, &forms, 0.25);
     }
 }
 

@@ -24,6 +24,7 @@ fn primitives() -> Vec<(&'static str, Primitive)> {
         ("iota", Primitive::Iota(iota)),
         ("softmax", Primitive::Fused(FusedOp::Softmax { axis: 0 })),
         ("layer_norm", Primitive::Fused(FusedOp::LayerNorm { eps: 1e-5 })),
+        ("rms_norm", Primitive::Fused(FusedOp::RmsNorm { eps: 1e-5 })),
     ]
 }
 

@@ -18,6 +18,7 @@ pub fn lower(cx: &mut KernelCx<'_>, op: &FusedOp, inputs: &[&LocalArray]) -> Res
             let product = cx.dot(x, &weight.permute(&[1, 0]))?;
             cx.binary(BinaryOp::Add, &product, bias)
         }
+        (FusedOp::RmsNorm { eps }, [x, weight]) => rms_norm(cx, x, weight, *eps),
         _ => Err(Error::new(ErrorKind::Kernel, format!("{op:?} does not take {} inputs", inputs.len()))
             .with_op(cx.op())),
     }
@@ -59,4 +60,20 @@ fn layer_norm(
     let normal = Expr::binary(BinaryOp::Mul, input(0), scale);
     let scaled = Expr::binary(BinaryOp::Add, Expr::binary(BinaryOp::Mul, normal, input(2)), input(3));
     cx.map(&scaled, &[&deviation, &squares, gamma, beta])
+}
+
+/// Squares of narrow floats are taken and summed in f32: they would overflow.
+fn rms_norm(cx: &mut KernelCx<'_>, x: &LocalArray, weight: &LocalArray, eps: f64) -> Result<LocalArray> {
+    let (dtype, axis) = (x.dtype(), x.shape().len().saturating_sub(1));
+    let wide = dtype.accumulator();
+    let to = |to, x| if wide == dtype { x } else { Expr::cast(to, x) };
+    let element = || to(wide, input(0));
+    let squares = cx.map(&Expr::binary(BinaryOp::Mul, element(), element()), &[x])?;
+    let sum = cx.reduce(ReduceOp::Sum, &squares, &[axis])?;
+    let number = |value| Expr::constant(Scalar::Float(value), wide);
+    let mean = Expr::binary(BinaryOp::Div, input(1), number(x.shape().extent(axis).max(1) as f64));
+    let root = Expr::unary(UnaryOp::Sqrt, Expr::binary(BinaryOp::Add, mean, number(eps)));
+    let normal = Expr::binary(BinaryOp::Div, element(), root);
+    let scaled = Expr::binary(BinaryOp::Mul, normal, to(wide, input(2)));
+    cx.map(&to(dtype, scaled), &[x, &sum, weight])
 }

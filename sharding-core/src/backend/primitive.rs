@@ -82,6 +82,12 @@ pub enum FusedOp {
         /// Added to the variance.
         eps: f64,
     },
+    /// `x / sqrt(mean(x^2) + eps) * weight` over the last axis. Inputs: x, weight, the latter of the last axis' extent.
+    /// The squares are summed in f32 or wider.
+    RmsNorm {
+        /// Added to the mean of the squares.
+        eps: f64,
+    },
     /// `x weight^T + bias`: a linear layer. Inputs: x `[.., m, k]`, weight `[n, k]` and bias `[n]`, all of one dtype, to
     /// `[.., m, n]`. Accumulates as [`Primitive::Dot`].
     Linear,

@@ -39,6 +39,7 @@ pub fn primitive(
         Primitive::Fused(FusedOp::Linear) => {
             linear(input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?, shape)
         }
+        Primitive::Fused(FusedOp::RmsNorm { eps }) => rms_norm(input(inputs, 0)?, input(inputs, 1)?, *eps),
     };
     let misfit = || Error::new(ErrorKind::Kernel, format!("{primitive:?} does not fit its inputs"));
     let values = values.ok_or_else(misfit)?;
@@ -312,6 +313,17 @@ fn layer_norm(x: &HostArray, gamma: &HostArray, beta: &HostArray, eps: f64) -> O
             Some(round(Scalar::Float(scaled * gamma.as_f64() + beta.as_f64())))
         })
         .collect()
+}
+
+fn rms_norm(x: &HostArray, weight: &HostArray, eps: f64) -> Option<Vec<Scalar>> {
+    let axis = x.shape.len().checked_sub(1)?;
+    let n = x.shape.extent(axis);
+    let values = x.values.iter().enumerate().map(|(flat, value)| {
+        let squares: f64 = line(x, axis, flat).iter().map(|value| value * value).sum();
+        let weight = weight.values.get(flat % n)?.as_f64();
+        Some(round(Scalar::Float(value.as_f64() / (squares / n as f64 + eps).sqrt() * weight)))
+    });
+    values.collect()
 }
 
 /// The shards of a step's target from all shards of its source, by position.

@@ -99,6 +99,7 @@ pub(super) fn fused(bench: &mut Bench<'_>) {
         let last = shape.extent(shape.len().saturating_sub(1));
         let (gamma, beta) = (signed(DType::F32, [last], 2), signed(DType::F32, [last], 3));
         one_fused(bench, "layer_norm", &FusedOp::LayerNorm { eps: 1e-5 }, &[&x, &gamma, &beta]);
+        one_fused(bench, "rms_norm", &FusedOp::RmsNorm { eps: 1e-5 }, &[&x, &gamma]);
     }
     let linears: [(&[usize], usize); 8] = [
         (&[2, 3], 4),
