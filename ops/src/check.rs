@@ -9,7 +9,7 @@ use sharding_core::{DType, Error, ErrorKind, Result, Shape, TensorMeta, broadcas
 pub(crate) fn number(name: &str, meta: &TensorMeta) -> Result<()> {
     if meta.dtype == DType::Bool {
         return Err(Error::new(ErrorKind::DType, format!("{name} holds truth values, not numbers"))
-            .with_fix(format!("where_(&{name}, &ones, 0.0) makes numbers of them, of the dtype of ones")));
+            .with_fix(format!("cast(&{name}, DType::I64) makes numbers of them")));
     }
     Ok(())
 }
@@ -21,7 +21,7 @@ pub(crate) fn float(name: &str, meta: &TensorMeta) -> Result<()> {
             ErrorKind::DType,
             format!("{name} is {}, where floating-point numbers are needed", meta.dtype),
         )
-        .with_fix(format!("make {name} of f32 values: Tensor::from_slice::<f32>(..)")));
+        .with_fix(format!("cast(&{name}, DType::F32)")));
     }
     Ok(())
 }
@@ -30,7 +30,7 @@ pub(crate) fn float(name: &str, meta: &TensorMeta) -> Result<()> {
 pub(crate) fn indices(name: &str, meta: &TensorMeta) -> Result<()> {
     if meta.dtype != DType::I64 {
         return Err(Error::new(ErrorKind::DType, format!("{name} is {}; indices are i64", meta.dtype))
-            .with_fix(format!("make {name} of i64 values: Tensor::from_slice::<i64>(..)")));
+            .with_fix(format!("cast(&{name}, DType::I64)")));
     }
     Ok(())
 }
@@ -42,7 +42,7 @@ pub(crate) fn same_dtype(a: (&str, &TensorMeta), b: (&str, &TensorMeta)) -> Resu
             ErrorKind::DType,
             format!("{} is {} and {} is {}", a.0, a.1.dtype, b.0, b.1.dtype),
         )
-        .with_fix(format!("give both one dtype: {} decides, make {} of it", a.0, b.0)));
+        .with_fix(format!("cast(&{}, DType::{:?}) gives both one dtype", b.0, a.1.dtype)));
     }
     Ok(())
 }
@@ -67,6 +67,80 @@ pub(crate) fn binary(lhs: &TensorMeta, rhs: &TensorMeta) -> Result<TensorMeta> {
     number("rhs", rhs)?;
     same_dtype(("lhs", lhs), ("rhs", rhs))?;
     Ok(TensorMeta::new(lhs.dtype, broadcast_shape(("lhs", lhs), ("rhs", rhs))?))
+}
+
+/// Refuses anything but truth values.
+pub(crate) fn truth(name: &str, meta: &TensorMeta) -> Result<()> {
+    if meta.dtype != DType::Bool {
+        return Err(Error::new(
+            ErrorKind::DType,
+            format!("{name} is {}, where truth values are needed", meta.dtype),
+        )
+        .with_fix(format!("ne(&{name}, 0) tells what is not 0")));
+    }
+    Ok(())
+}
+
+/// The meta of an elementwise function of one number.
+pub(crate) fn unary_number(x: &TensorMeta) -> Result<TensorMeta> {
+    number("x", x).map(|()| x.clone())
+}
+
+/// The meta of an elementwise function of one floating-point number.
+pub(crate) fn unary_float(x: &TensorMeta) -> Result<TensorMeta> {
+    float("x", x).map(|()| x.clone())
+}
+
+/// The meta of an elementwise function of one truth value.
+pub(crate) fn unary_truth(x: &TensorMeta) -> Result<TensorMeta> {
+    truth("x", x).map(|()| x.clone())
+}
+
+/// The meta of whether two elements are equal.
+pub(crate) fn equality(lhs: &TensorMeta, rhs: &TensorMeta) -> Result<TensorMeta> {
+    same_dtype(("lhs", lhs), ("rhs", rhs))?;
+    Ok(TensorMeta::new(DType::Bool, broadcast_shape(("lhs", lhs), ("rhs", rhs))?))
+}
+
+/// The meta of a comparison of two numbers.
+pub(crate) fn comparison(lhs: &TensorMeta, rhs: &TensorMeta) -> Result<TensorMeta> {
+    number("lhs", lhs)?;
+    equality(lhs, rhs)
+}
+
+/// The meta of an elementwise op of two truth values.
+pub(crate) fn logical(lhs: &TensorMeta, rhs: &TensorMeta) -> Result<TensorMeta> {
+    truth("lhs", lhs)?;
+    truth("rhs", rhs)?;
+    equality(lhs, rhs)
+}
+
+/// Refuses a vector of factors or terms that does not have the extent of the last axis of `x`; gives that extent.
+pub(crate) fn last_axis_vectors(x: &TensorMeta, vectors: &[(&str, &TensorMeta)]) -> Result<usize> {
+    let Some(last) = x.shape.last() else {
+        return Err(Error::new(ErrorKind::Shape, "x has no axis to normalise over")
+            .with_fix("reshape(&x, &[1]) gives it one"));
+    };
+    for (name, vector) in vectors {
+        same_dtype(("x", x), (name, vector))?;
+        if *vector.shape != [*last] {
+            return Err(Error::new(
+                ErrorKind::Shape,
+                format!("{name} must have the extent of the last axis of x, [{last}], got {}", vector.shape),
+            )
+            .with_fix(format!("reshape(&{name}, &[{last}])")));
+        }
+    }
+    Ok(*last)
+}
+
+/// Refuses what is no small number to add to a variance.
+pub(crate) fn eps(eps: f64) -> Result<()> {
+    if eps >= 0.0 && eps.is_finite() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Argument, format!("eps must be a finite number from 0, got {eps}"))
+        .with_fix("give an eps such as 1e-5"))
 }
 
 /// An axis of a rule's first operand, or the error of [`Shape::axis`].

@@ -24,3 +24,33 @@ pub(crate) fn binary_cases(cases: &mut Cases, dtype: DType, rhs_fill: Fill, args
         cases.add([CaseOperand::new(dtype, lhs), rhs], args.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{ask, *};
+
+    /// Any split is kept, nothing else is claimed.
+    macro_rules! splits_only {
+        ($dtype:ident: $($op:ident)*) => {$(
+            let x: ask::Placed<'_> = (DType::$dtype, &[4, 1], &[Replicated]);
+            ask::check::<$op>(&$op {}, &[2], &[x], &["R -> R", "S0 -> S0", "S1 -> S1"]);
+        )*};
+    }
+
+    /// The same for two operands, of which one broadcasts.
+    macro_rules! splits_of_two_only {
+        ($dtype:ident: $($op:ident)*) => {$(
+            let of = |shape| -> ask::Placed<'_> { (DType::$dtype, shape, &[Replicated]) };
+            let rows = ["R R -> R", "S0 R -> S0", "S1 S0 -> S1"];
+            ask::check::<$op>(&$op {}, &[2], &[of(&[4, 6]), of(&[6])], &rows);
+        )*};
+    }
+
+    #[test]
+    fn functions_that_are_not_linear_keep_splits_and_no_parts() {
+        splits_only!(F32: abs exp log sqrt rsqrt tanh erf sigmoid silu relu gelu gelu_tanh);
+        splits_only!(Bool: logical_not);
+        splits_of_two_only!(F32: eq ne lt le gt ge);
+        splits_of_two_only!(Bool: logical_and logical_or logical_xor);
+    }
+}

@@ -1,7 +1,7 @@
 //! Methods: `x.matmul(&y)?.relu()?`. Each calls the function of its name, which documents it.
 
 use crate::{Index, MeshAxes, SplitSizes};
-use sharding_core::{Operand, Result, Tensor};
+use sharding_core::{DType, Operand, Result, Tensor};
 
 /// The ops as methods of [`Tensor`].
 ///
@@ -50,6 +50,131 @@ pub trait TensorOps {
     /// # Errors
     /// As the function.
     fn gelu(&self) -> Result<Tensor>;
+    /// See [`gelu_tanh`](fn@crate::gelu_tanh).
+    ///
+    /// # Errors
+    /// As the function.
+    fn gelu_tanh(&self) -> Result<Tensor>;
+    /// See [`silu`](fn@crate::silu).
+    ///
+    /// # Errors
+    /// As the function.
+    fn silu(&self) -> Result<Tensor>;
+    /// See [`sigmoid`](fn@crate::sigmoid).
+    ///
+    /// # Errors
+    /// As the function.
+    fn sigmoid(&self) -> Result<Tensor>;
+    /// See [`tanh`](fn@crate::tanh).
+    ///
+    /// # Errors
+    /// As the function.
+    fn tanh(&self) -> Result<Tensor>;
+    /// See [`erf`](fn@crate::erf).
+    ///
+    /// # Errors
+    /// As the function.
+    fn erf(&self) -> Result<Tensor>;
+    /// See [`exp`](fn@crate::exp).
+    ///
+    /// # Errors
+    /// As the function.
+    fn exp(&self) -> Result<Tensor>;
+    /// See [`log`](fn@crate::log).
+    ///
+    /// # Errors
+    /// As the function.
+    fn log(&self) -> Result<Tensor>;
+    /// See [`sqrt`](fn@crate::sqrt).
+    ///
+    /// # Errors
+    /// As the function.
+    fn sqrt(&self) -> Result<Tensor>;
+    /// See [`rsqrt`](fn@crate::rsqrt).
+    ///
+    /// # Errors
+    /// As the function.
+    fn rsqrt(&self) -> Result<Tensor>;
+    /// See [`abs`](fn@crate::abs).
+    ///
+    /// # Errors
+    /// As the function.
+    fn abs(&self) -> Result<Tensor>;
+    /// See [`neg`](fn@crate::neg).
+    ///
+    /// # Errors
+    /// As the function.
+    fn neg(&self) -> Result<Tensor>;
+    /// See [`eq`](fn@crate::eq).
+    ///
+    /// # Errors
+    /// As the function.
+    fn eq<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`ne`](fn@crate::ne).
+    ///
+    /// # Errors
+    /// As the function.
+    fn ne<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`lt`](fn@crate::lt).
+    ///
+    /// # Errors
+    /// As the function.
+    fn lt<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`le`](fn@crate::le).
+    ///
+    /// # Errors
+    /// As the function.
+    fn le<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`gt`](fn@crate::gt).
+    ///
+    /// # Errors
+    /// As the function.
+    fn gt<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`ge`](fn@crate::ge).
+    ///
+    /// # Errors
+    /// As the function.
+    fn ge<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`logical_and`](fn@crate::logical_and).
+    ///
+    /// # Errors
+    /// As the function.
+    fn logical_and<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`logical_or`](fn@crate::logical_or).
+    ///
+    /// # Errors
+    /// As the function.
+    fn logical_or<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`logical_xor`](fn@crate::logical_xor).
+    ///
+    /// # Errors
+    /// As the function.
+    fn logical_xor<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`logical_not`](fn@crate::logical_not).
+    ///
+    /// # Errors
+    /// As the function.
+    fn logical_not(&self) -> Result<Tensor>;
+    /// See [`maximum`](fn@crate::maximum).
+    ///
+    /// # Errors
+    /// As the function.
+    fn maximum<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`minimum`](fn@crate::minimum).
+    ///
+    /// # Errors
+    /// As the function.
+    fn minimum<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`clamp`](fn@crate::clamp).
+    ///
+    /// # Errors
+    /// As the function.
+    fn clamp<'a>(&'a self, low: impl Into<Operand<'a>>, high: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`cast`](fn@crate::cast).
+    ///
+    /// # Errors
+    /// As the function.
+    fn cast(&self, dtype: DType) -> Result<Tensor>;
     /// See [`sum`](fn@crate::sum).
     ///
     /// # Errors
@@ -60,6 +185,16 @@ pub trait TensorOps {
     /// # Errors
     /// As the function.
     fn max(&self, axis: isize, keepdims: bool) -> Result<Tensor>;
+    /// See [`min`](fn@crate::min).
+    ///
+    /// # Errors
+    /// As the function.
+    fn min(&self, axis: isize, keepdims: bool) -> Result<Tensor>;
+    /// See [`prod`](fn@crate::prod).
+    ///
+    /// # Errors
+    /// As the function.
+    fn prod(&self, axis: isize, keepdims: bool) -> Result<Tensor>;
     /// See [`mean`](fn@crate::mean).
     ///
     /// # Errors
@@ -75,6 +210,16 @@ pub trait TensorOps {
     /// # Errors
     /// As the function.
     fn layer_norm(&self, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result<Tensor>;
+    /// See [`rms_norm`](fn@crate::rms_norm).
+    ///
+    /// # Errors
+    /// As the function.
+    fn rms_norm(&self, weight: &Tensor, eps: f64) -> Result<Tensor>;
+    /// See [`linear`](fn@crate::linear).
+    ///
+    /// # Errors
+    /// As the function.
+    fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor>;
     /// See [`reshape`](fn@crate::reshape).
     ///
     /// # Errors
@@ -177,12 +322,120 @@ impl TensorOps for Tensor {
         crate::gelu(self)
     }
     #[track_caller]
+    fn gelu_tanh(&self) -> Result<Tensor> {
+        crate::gelu_tanh(self)
+    }
+    #[track_caller]
+    fn silu(&self) -> Result<Tensor> {
+        crate::silu(self)
+    }
+    #[track_caller]
+    fn sigmoid(&self) -> Result<Tensor> {
+        crate::sigmoid(self)
+    }
+    #[track_caller]
+    fn tanh(&self) -> Result<Tensor> {
+        crate::tanh(self)
+    }
+    #[track_caller]
+    fn erf(&self) -> Result<Tensor> {
+        crate::erf(self)
+    }
+    #[track_caller]
+    fn exp(&self) -> Result<Tensor> {
+        crate::exp(self)
+    }
+    #[track_caller]
+    fn log(&self) -> Result<Tensor> {
+        crate::log(self)
+    }
+    #[track_caller]
+    fn sqrt(&self) -> Result<Tensor> {
+        crate::sqrt(self)
+    }
+    #[track_caller]
+    fn rsqrt(&self) -> Result<Tensor> {
+        crate::rsqrt(self)
+    }
+    #[track_caller]
+    fn abs(&self) -> Result<Tensor> {
+        crate::abs(self)
+    }
+    #[track_caller]
+    fn neg(&self) -> Result<Tensor> {
+        crate::neg(self)
+    }
+    #[track_caller]
+    fn eq<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::eq(self, rhs)
+    }
+    #[track_caller]
+    fn ne<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::ne(self, rhs)
+    }
+    #[track_caller]
+    fn lt<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::lt(self, rhs)
+    }
+    #[track_caller]
+    fn le<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::le(self, rhs)
+    }
+    #[track_caller]
+    fn gt<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::gt(self, rhs)
+    }
+    #[track_caller]
+    fn ge<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::ge(self, rhs)
+    }
+    #[track_caller]
+    fn logical_and<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::logical_and(self, rhs)
+    }
+    #[track_caller]
+    fn logical_or<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::logical_or(self, rhs)
+    }
+    #[track_caller]
+    fn logical_xor<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::logical_xor(self, rhs)
+    }
+    #[track_caller]
+    fn logical_not(&self) -> Result<Tensor> {
+        crate::logical_not(self)
+    }
+    #[track_caller]
+    fn maximum<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::maximum(self, rhs)
+    }
+    #[track_caller]
+    fn minimum<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::minimum(self, rhs)
+    }
+    #[track_caller]
+    fn clamp<'a>(&'a self, low: impl Into<Operand<'a>>, high: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::clamp(self, low, high)
+    }
+    #[track_caller]
+    fn cast(&self, dtype: DType) -> Result<Tensor> {
+        crate::cast(self, dtype)
+    }
+    #[track_caller]
     fn sum(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
         crate::sum(self, axis, keepdims)
     }
     #[track_caller]
     fn max(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
         crate::max(self, axis, keepdims)
+    }
+    #[track_caller]
+    fn min(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
+        crate::min(self, axis, keepdims)
+    }
+    #[track_caller]
+    fn prod(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
+        crate::prod(self, axis, keepdims)
     }
     #[track_caller]
     fn mean(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
@@ -195,6 +448,14 @@ impl TensorOps for Tensor {
     #[track_caller]
     fn layer_norm(&self, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result<Tensor> {
         crate::layer_norm(self, gamma, beta, eps)
+    }
+    #[track_caller]
+    fn rms_norm(&self, weight: &Tensor, eps: f64) -> Result<Tensor> {
+        crate::rms_norm(self, weight, eps)
+    }
+    #[track_caller]
+    fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        crate::linear(self, weight, bias)
     }
     #[track_caller]
     fn reshape(&self, dims: &[isize]) -> Result<Tensor> {

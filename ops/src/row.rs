@@ -37,3 +37,22 @@ pub(crate) fn reduction_rows(cx: &RuleCx<'_>, axis: usize, keepdims: bool, parts
     }
     rows
 }
+
+/// Rows of an op that is monotone in each operand and picks one of their elements: the parts of a maximum or minimum in
+/// one operand pass through, the others being whole. None where an earlier mesh axis left parts that combine otherwise: a
+/// result cannot be both.
+pub(crate) fn extreme_rows(cx: &RuleCx<'_>) -> Rows {
+    let mut rows = Rows::new();
+    let op = combination(cx);
+    let other = |place: &Place| place.reduce_op().is_some_and(|committed| committed != op);
+    if !matches!(op, ReduceOp::Max | ReduceOp::Min)
+        || cx.committed.iter().any(|row| row.results.iter().any(other))
+    {
+        return rows;
+    }
+    for operand in 0..cx.operands.len() {
+        let place = |i: usize| if i == operand { Place::Partial(op) } else { Place::Replicated };
+        rows.add((0..cx.operands.len()).map(place), [Place::Partial(op)]);
+    }
+    rows
+}

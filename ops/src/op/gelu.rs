@@ -4,7 +4,7 @@ use crate::expr::expr_of;
 use crate::{check, elementwise};
 use sharding_core::backend::{BinaryOp, LocalArray, Node, UnaryOp};
 use sharding_core::op::Cases;
-use sharding_core::{DType, KernelCx, Result, Scalar, TensorMeta, sharding_rule};
+use sharding_core::{DType, KernelCx, Result, Scalar, sharding_rule};
 use std::f64::consts::FRAC_1_SQRT_2;
 
 /// `(x / 2) * (1 + erf(x / sqrt(2)))`.
@@ -22,17 +22,13 @@ const fn nodes(dtype: DType) -> [Node; 9] {
     ]
 }
 
-fn shape(x: &TensorMeta) -> Result<TensorMeta> {
-    check::float("x", x)?;
-    Ok(x.clone())
-}
-
 fn cases(cases: &mut Cases) {
     elementwise::unary_cases(cases, DType::F32, gelu {});
 }
 
 /// `x * Φ(x)`, elementwise, with the distribution function Φ of the normal distribution: `x / 2 * (1 + erf(x / √2))`, the
-/// exact form of Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), not its tanh approximation. Any split of
+/// exact form of Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016); [`gelu_tanh`](fn@crate::gelu_tanh) is its tanh
+/// approximation. Any split of
 /// `x` is kept, a Partial `x` is reduced first.
 ///
 /// ```
@@ -46,7 +42,7 @@ fn cases(cases: &mut Cases) {
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) for anything but floating-point numbers, else as every op.
-#[sharding_rule(["... -> ..."], shape = shape, cases = cases)]
+#[sharding_rule(["... -> ..."], shape = check::unary_float, cases = cases)]
 pub fn gelu(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
     cx.map(&expr_of!(x.dtype(), nodes)?, &[x])
 }

@@ -6,9 +6,7 @@ use sharding_core::backend::{BinaryOp, Expr, FusedOp, LocalArray, StepKind, Unar
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::placement::sharded;
 use sharding_core::rule::{Rows, RuleCx, StageCollective, pass_through_rows, replicated_rows};
-use sharding_core::{
-    DType, Error, ErrorKind, KernelCx, Place, ReduceOp, Result, Shards, StageCx, TensorMeta, sharding_rule,
-};
+use sharding_core::{DType, KernelCx, Place, ReduceOp, Result, Shards, StageCx, TensorMeta, sharding_rule};
 
 /// Leading axes may be split, with gamma and beta whole. On the last axis, where gamma and beta are then split alike, the
 /// row is staged: the sums of the elements and then of their squared distances are combined over the devices.
@@ -27,27 +25,8 @@ fn rule(cx: &RuleCx<'_>, _eps: f64) -> Result<Rows> {
 
 fn shape(x: &TensorMeta, gamma: &TensorMeta, beta: &TensorMeta, eps: f64) -> Result<TensorMeta> {
     check::float("x", x)?;
-    let Some(last) = x.shape.last() else {
-        return Err(Error::new(ErrorKind::Shape, "x has no axis to normalise over")
-            .with_fix("reshape(&x, [1]) gives it one"));
-    };
-    for (name, weight) in [("gamma", gamma), ("beta", beta)] {
-        check::same_dtype(("x", x), (name, weight))?;
-        if *weight.shape != [*last] {
-            return Err(Error::new(
-                ErrorKind::Shape,
-                format!("{name} must have the extent of the last axis of x, [{last}], got {}", weight.shape),
-            )
-            .with_fix(format!("reshape(&{name}, [{last}])")));
-        }
-    }
-    if !(eps >= 0.0 && eps.is_finite()) {
-        return Err(Error::new(
-            ErrorKind::Argument,
-            format!("eps must be a finite number from 0, got {eps}"),
-        )
-        .with_fix("give an eps such as 1e-5"));
-    }
+    check::last_axis_vectors(x, &[("gamma", gamma), ("beta", beta)])?;
+    check::eps(eps)?;
     Ok(x.clone())
 }
 

@@ -4,15 +4,10 @@ use crate::expr::expr_of;
 use crate::{check, elementwise};
 use sharding_core::backend::{BinaryOp, LocalArray, Node};
 use sharding_core::op::Cases;
-use sharding_core::{DType, KernelCx, Result, Scalar, TensorMeta, sharding_rule};
+use sharding_core::{DType, KernelCx, Result, Scalar, sharding_rule};
 
 const fn nodes(dtype: DType) -> [Node; 3] {
     [Node::Input(0), Node::Const(Scalar::Int(0), dtype), Node::Binary(BinaryOp::Max, 0, 1)]
-}
-
-fn shape(x: &TensorMeta) -> Result<TensorMeta> {
-    check::number("x", x)?;
-    Ok(x.clone())
 }
 
 fn cases(cases: &mut Cases) {
@@ -32,7 +27,7 @@ fn cases(cases: &mut Cases) {
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) for truth values, else as every op.
-#[sharding_rule(["... -> ..."], shape = shape, cases = cases)]
+#[sharding_rule(["... -> ..."], shape = check::unary_number, cases = cases)]
 pub fn relu(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
     cx.map(&expr_of!(x.dtype(), nodes)?, &[x])
 }

@@ -16,7 +16,7 @@ fn both_parts(cx: &RuleCx<'_>) -> Result<Rows> {
 fn shape(condition: &TensorMeta, x: &TensorMeta, y: &TensorMeta) -> Result<TensorMeta> {
     if condition.dtype != DType::Bool {
         return Err(Error::new(ErrorKind::DType, format!("the condition is {}, not bool", condition.dtype))
-            .with_fix("make the condition of truth values: Tensor::from_slice::<bool>(..)"));
+            .with_fix("ne(&condition, 0) tells what is not 0"));
     }
     check::same_dtype(("x", x), ("y", y))?;
     let both = TensorMeta::new(x.dtype, check::broadcast_shape(("x", x), ("y", y))?);

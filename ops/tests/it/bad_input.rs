@@ -54,6 +54,21 @@ fn shapes_that_do_not_fit() {
     check("where", ErrorKind::Shape, where_(&truths([3]), &a, 0.0), &["condition"]);
     check("layer_norm", ErrorKind::Shape, layer_norm(&a, &b, &b, 1e-5), &["gamma", "[8]"]);
     check("layer_norm", ErrorKind::Shape, layer_norm(&floats([], Replicated), &b, &b, 1e-5), &["axis"]);
+    check("rms_norm", ErrorKind::Shape, rms_norm(&a, &b, 1e-5), &["weight", "[8]"]);
+    check("lt", ErrorKind::Shape, lt(&a, &b), &["broadcast"]);
+    check("clamp", ErrorKind::Shape, clamp(&a, &b, 1.0), &["low", "[6, 2]"]);
+    check("linear", ErrorKind::Shape, linear(&a, &b, None), &["[6, 2]", "takes 2", "[6, 8]"]);
+    check(
+        "linear",
+        ErrorKind::Shape,
+        linear(&a, &floats([8, 3], Replicated), None),
+        &["matmul(&x, &weight)"],
+    );
+    check("linear", ErrorKind::Shape, linear(&a, &floats([8], Replicated), None), &["[out, in]"]);
+    let weight = floats([6, 8], Replicated);
+    check("linear", ErrorKind::Shape, linear(&a, &weight, Some(&floats([8], Replicated))), &["bias", "[6]"]);
+    check("linear", ErrorKind::Shape, linear(&floats([], Replicated), &weight, None), &["axis"]);
+    check("min", ErrorKind::Shape, min(&floats([4, 0], Replicated), 1, true), &["extent 0"]);
     check("concat", ErrorKind::Shape, concat(&[a.clone(), b.clone()], 0), &["xs.1", "xs.0: f32[4, 8]"]);
     check("reshape", ErrorKind::Shape, reshape(&a, &[5, 7]), &["32"]);
     check("reshape", ErrorKind::Shape, reshape(&a, &[-1, 0]), &["-1"]);
@@ -119,6 +134,17 @@ fn dtypes_that_do_not_fit() {
     check("div", ErrorKind::DType, div(&i, &i), &["floating-point"]);
     check("relu", ErrorKind::DType, relu(&t), &["truth values"]);
     check("gelu", ErrorKind::DType, gelu(&i), &["floating-point"]);
+    check("exp", ErrorKind::DType, exp(&i), &["floating-point", "cast(&x, DType::F32)"]);
+    check("silu", ErrorKind::DType, silu(&i), &["floating-point"]);
+    check("neg", ErrorKind::DType, -&t, &["truth values", "cast(&x, DType::I64)"]);
+    check("logical_not", ErrorKind::DType, logical_not(&x), &["truth values", "ne(&x, 0)"]);
+    check("logical_and", ErrorKind::DType, logical_and(&t, &x), &["rhs is f32"]);
+    check("gt", ErrorKind::DType, gt(&t, &t), &["truth values"]);
+    check("eq", ErrorKind::DType, eq(&x, &i), &["cast(&rhs, DType::F32)"]);
+    check("maximum", ErrorKind::DType, maximum(&x, &i), &["rhs is i64"]);
+    check("clamp", ErrorKind::DType, clamp(&i, 0, 1.5), &["1.5"]);
+    check("rms_norm", ErrorKind::DType, rms_norm(&x, &integers([8]), 1e-5), &["weight is i64"]);
+    check("linear", ErrorKind::DType, linear(&x, &integers([2, 8]), None), &["weight is i64"]);
     check("softmax", ErrorKind::DType, softmax(&i, 0), &["floating-point"]);
     check("mean", ErrorKind::DType, mean(&i, 0, true), &["floating-point"]);
     check("sum", ErrorKind::DType, sum(&t, 0, true), &["truth values"]);

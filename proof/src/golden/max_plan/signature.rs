@@ -1,6 +1,8 @@
 //! The ops of the suite that we have: how their arguments map to ours.
 
 use crate::golden::json::{Node, Parsed};
+use crate::golden::spelling::dtype;
+use sharding_core::DType;
 use sharding_core::op::OpArgs;
 use sharding_ops as ops;
 use sharding_ops::Index;
@@ -29,16 +31,15 @@ pub(super) enum Arguments {
     Indices(fn(Vec<Index>) -> Box<dyn OpArgs>),
     /// A number.
     Number(fn(f64) -> Box<dyn OpArgs>),
+    /// A dtype.
+    DType(fn(DType) -> Box<dyn OpArgs>),
 }
 
 const fn binary(name: &'static str, arguments: fn() -> Box<dyn OpArgs>) -> Signature {
-    Signature {
-        name,
-        ours: name,
-        parameters: &["lhs", "rhs"],
-        operands: 2,
-        arguments: Arguments::None(arguments),
-    }
+    renamed(name, name, arguments)
+}
+const fn renamed(name: &'static str, ours: &'static str, arguments: fn() -> Box<dyn OpArgs>) -> Signature {
+    Signature { name, ours, parameters: &["lhs", "rhs"], operands: 2, arguments: Arguments::None(arguments) }
 }
 const fn unary(name: &'static str, arguments: fn() -> Box<dyn OpArgs>) -> Signature {
     Signature { name, ours: name, parameters: &["x"], operands: 1, arguments: Arguments::None(arguments) }
@@ -57,6 +58,38 @@ const fn reduction(name: &'static str, arguments: fn(isize) -> Box<dyn OpArgs>) 
 pub(super) const SIGNATURES: &[Signature] = &[
     unary("relu", || Box::new(ops::relu {})),
     unary("gelu", || Box::new(ops::gelu {})),
+    unary("abs", || Box::new(ops::abs {})),
+    unary("exp", || Box::new(ops::exp {})),
+    unary("log", || Box::new(ops::log {})),
+    unary("sqrt", || Box::new(ops::sqrt {})),
+    unary("rsqrt", || Box::new(ops::rsqrt {})),
+    unary("tanh", || Box::new(ops::tanh {})),
+    unary("erf", || Box::new(ops::erf {})),
+    unary("sigmoid", || Box::new(ops::sigmoid {})),
+    unary("logical_not", || Box::new(ops::logical_not {})),
+    Signature {
+        name: "negate",
+        ours: "neg",
+        parameters: &["x"],
+        operands: 1,
+        arguments: Arguments::None(|| Box::new(ops::neg {})),
+    },
+    Signature {
+        name: "cast",
+        ours: "cast",
+        parameters: &["x", "dtype"],
+        operands: 1,
+        arguments: Arguments::DType(|dtype| Box::new(ops::cast { dtype })),
+    },
+    binary("logical_and", || Box::new(ops::logical_and {})),
+    binary("logical_or", || Box::new(ops::logical_or {})),
+    binary("logical_xor", || Box::new(ops::logical_xor {})),
+    renamed("equal", "eq", || Box::new(ops::eq {})),
+    renamed("not_equal", "ne", || Box::new(ops::ne {})),
+    renamed("greater", "gt", || Box::new(ops::gt {})),
+    renamed("greater_equal", "ge", || Box::new(ops::ge {})),
+    renamed("elementwise_max", "maximum", || Box::new(ops::maximum {})),
+    renamed("elementwise_min", "minimum", || Box::new(ops::minimum {})),
     binary("add", || Box::new(ops::add {})),
     binary("sub", || Box::new(ops::sub {})),
     binary("mul", || Box::new(ops::mul {})),
@@ -71,6 +104,8 @@ pub(super) const SIGNATURES: &[Signature] = &[
     },
     reduction("sum", |axis| Box::new(ops::sum { axis, keepdims: true })),
     reduction("max", |axis| Box::new(ops::max { axis, keepdims: true })),
+    reduction("min", |axis| Box::new(ops::min { axis, keepdims: true })),
+    reduction("prod", |axis| Box::new(ops::prod { axis, keepdims: true })),
     reduction("mean", |axis| Box::new(ops::mean { axis, keepdims: true })),
     Signature {
         name: "softmax",
@@ -85,6 +120,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
         parameters: &["input", "gamma", "beta", "epsilon"],
         operands: 3,
         arguments: Arguments::Number(|eps| Box::new(ops::layer_norm { eps })),
+    },
+    Signature {
+        name: "rms_norm",
+        ours: "rms_norm",
+        parameters: &["input", "weight", "epsilon"],
+        operands: 2,
+        arguments: Arguments::Number(|eps| Box::new(ops::rms_norm { eps })),
     },
     Signature {
         name: "reshape",
@@ -152,11 +194,21 @@ impl Arguments {
             (Arguments::Extents(make), Some(list)) => extents(list, shapes)?.map(make),
             (Arguments::Indices(make), Some(indices)) => self::indices(indices)?.map(make),
             (Arguments::Number(make), Some(number)) => Ok(make(number.number()?)),
-            (Arguments::Extents(_) | Arguments::Indices(_) | Arguments::Number(_), None) => {
-                Err("an argument that it needs is missing".to_owned())
+            (Arguments::DType(make), Some(name)) => {
+                let name = name.field("dtype")?;
+                dtype(&name)?.map(make).ok_or_else(|| lacking_dtype(&name))
             }
+            (
+                Arguments::Extents(_) | Arguments::Indices(_) | Arguments::Number(_) | Arguments::DType(_),
+                None,
+            ) => Err("an argument that it needs is missing".to_owned()),
         })
     }
+}
+
+/// The reason to skip a case with a dtype that we do not have.
+pub(super) fn lacking_dtype(name: &Node<'_>) -> String {
+    format!("dtypes that we do not have yet: {}", name.value().as_str().unwrap_or_default())
 }
 
 fn integer(node: &Node<'_>) -> Read<isize> {

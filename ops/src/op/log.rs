@@ -1,0 +1,28 @@
+//! The natural logarithm, elementwise.
+
+use crate::{check, elementwise};
+use sharding_core::backend::{LocalArray, UnaryOp};
+use sharding_core::op::Cases;
+use sharding_core::{DType, KernelCx, Result, sharding_rule};
+
+fn cases(cases: &mut Cases) {
+    elementwise::unary_cases(cases, DType::F32, log {});
+}
+
+/// The natural logarithm of `x`, elementwise: minus infinity of 0, NaN of what is less. Any split of `x` is kept, a Partial
+/// `x` is reduced first.
+///
+/// ```
+/// use sharding_ops::*;
+/// let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"])?;
+/// let x = Tensor::from_slice(&[1.0_f32, 0.0], [2], &DeviceMapping::new(&mesh, [Sharded(0)])?)?;
+/// assert_eq!(log(&x)?.to_vec::<f32>()?, [0.0, f32::NEG_INFINITY]);
+/// # Ok::<(), sharding_ops::Error>(())
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::DType`](crate::ErrorKind::DType) for anything but floating-point numbers, else as every op.
+#[sharding_rule(["... -> ..."], shape = check::unary_float, cases = cases)]
+pub fn log(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
+    cx.unary(UnaryOp::Log, x)
+}

@@ -1,0 +1,66 @@
+//! The lesser of two numbers, elementwise.
+
+use crate::{check, elementwise, row};
+use sharding_core::backend::{BinaryOp, LocalArray};
+use sharding_core::op::{Cases, Fill};
+use sharding_core::rule::{Rows, RuleCx};
+use sharding_core::{DType, KernelCx, Place, ReduceOp, Result, sharding_rule};
+
+/// Parts of a maximum or minimum in one operand pass through, and parts of a minimum in both.
+fn extremes(cx: &RuleCx<'_>) -> Result<Rows> {
+    let mut rows = row::extreme_rows(cx);
+    let parts = Place::Partial(ReduceOp::Min);
+    if !rows.is_empty() && row::combination(cx) == ReduceOp::Min {
+        rows.add([parts, parts], [parts]);
+    }
+    Ok(rows)
+}
+
+fn cases(cases: &mut Cases) {
+    elementwise::binary_cases(cases, DType::F32, Fill::Signed, minimum {});
+    elementwise::binary_cases(cases, DType::I64, Fill::Signed, minimum {});
+}
+
+/// The lesser of `lhs` and `rhs`, elementwise; NaN if either is. Shapes broadcast, aligned at the last axis; either may be
+/// a number. (Along an axis of one tensor: [`min`](fn@crate::min).)
+///
+/// Any split is kept. Parts of a maximum or of a minimum beside a whole operand pass through, and so do two operands in
+/// parts of a minimum; other Partial operands are reduced first.
+///
+/// ```
+/// use sharding_ops::*;
+/// let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"])?;
+/// let x = Tensor::from_slice(&[1.0_f32, -2.0, 3.0], [3], &DeviceMapping::new(&mesh, [Sharded(0)])?)?;
+/// assert_eq!(minimum(&x, 2.0)?.to_vec::<f32>()?, [1.0, -2.0, 2.0]);
+/// # Ok::<(), sharding_ops::Error>(())
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) if the shapes do not broadcast, [`ErrorKind::DType`](crate::ErrorKind::DType)
+/// for two dtypes or truth values, else as every op.
+#[sharding_rule(["..., ... -> ..."], rule_also = extremes, shape = check::binary, cases = cases)]
+pub fn minimum(
+    cx: &mut KernelCx,
+    #[scalar] lhs: &LocalArray,
+    #[scalar] rhs: &LocalArray,
+) -> Result<LocalArray> {
+    cx.binary(BinaryOp::Min, lhs, rhs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask;
+
+    #[test]
+    fn parts_of_extremes_pass_through() {
+        let rows = |place: Place, more: &[&str]| {
+            let operands = [ask::f32s(&[4]), (DType::F32, &[4][..], &[place][..])];
+            let want = [&["R R -> R", "S0 S0 -> S0"], more].concat();
+            ask::check::<minimum>(&minimum {}, &[2], &operands, &want);
+        };
+        rows(Place::PARTIAL, &[]);
+        rows(Place::Partial(ReduceOp::Max), &["Pmax R -> Pmax", "R Pmax -> Pmax"]);
+        rows(Place::Partial(ReduceOp::Min), &["Pmin R -> Pmin", "R Pmin -> Pmin", "Pmin Pmin -> Pmin"]);
+    }
+}
