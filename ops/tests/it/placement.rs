@@ -195,15 +195,15 @@ macro_rules! ops {
     )*};
 }
 ops! {
-    add: "add", sub: "sub", mul: "mul", div: "div", relu: "relu", gelu: "gelu", where_: "where", matmul:
-    "matmul", sum: "sum", max: "max", mean: "mean", softmax: "softmax", layer_norm: "layer_norm", reshape:
-    "reshape", permute: "permute", concat: "concat", slice: "slice", embedding: "embedding", gather: "gather",
-    buffer_store: "buffer_store", buffer_store_slice: "buffer_store_slice", abs: "abs", cast: "cast", clamp:
-    "clamp", eq: "eq", erf: "erf", exp: "exp", ge: "ge", gelu_tanh: "gelu_tanh", gt: "gt", le: "le", linear:
-    "linear", log: "log", logical_and: "logical_and", logical_not: "logical_not", logical_or: "logical_or",
-    logical_xor: "logical_xor", lt: "lt", maximum: "maximum", min: "min", minimum: "minimum", ne: "ne", neg:
-    "neg", prod: "prod", rms_norm: "rms_norm", rsqrt: "rsqrt", sigmoid: "sigmoid", silu: "silu", sqrt: "sqrt",
-    tanh: "tanh",
+    add: "add", sub: "sub", mul: "mul", div: "div", relu: "relu", gelu: "gelu", where_: "where",
+    matmul: "matmul", sum: "sum", max: "max", mean: "mean", softmax: "softmax", layer_norm: "layer_norm",
+    reshape: "reshape", permute: "permute", concat: "concat", slice: "slice", embedding: "embedding",
+    gather: "gather", buffer_store: "buffer_store", buffer_store_slice: "buffer_store_slice", abs: "abs",
+    cast: "cast", clamp: "clamp", eq: "eq", erf: "erf", exp: "exp", ge: "ge", gelu_tanh: "gelu_tanh",
+    gt: "gt", le: "le", linear: "linear", log: "log", logical_and: "logical_and", logical_not: "logical_not",
+    logical_or: "logical_or", logical_xor: "logical_xor", lt: "lt", maximum: "maximum", min: "min",
+    minimum: "minimum", ne: "ne", neg: "neg", prod: "prod", rms_norm: "rms_norm", rsqrt: "rsqrt",
+    sigmoid: "sigmoid", silu: "silu", sqrt: "sqrt", tanh: "tanh",
 }
 
 /// A number beside a Partial tensor counts once, however many devices hold parts.
