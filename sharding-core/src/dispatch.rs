@@ -51,9 +51,10 @@ pub fn plan_call(def: &'static OpDef, operands: &[Operand<'_>], args: &dyn OpArg
     planned(def, &call, args, &Scope::current()).map_err(|error| located(error, def, operands, at))
 }
 
-/// Forgets all cached plans of this thread, for measurements.
+/// Forgets all cached plans and redistributions of this thread, for measurements.
 pub fn clear_plan_cache() {
     CACHE.with(|cache| cache.borrow_mut().clear());
+    crate::redistribute::clear_programs();
 }
 
 /// The operands of a call, flat: those with a lifetime of their own, and all of them as plans depend on them.

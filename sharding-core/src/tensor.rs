@@ -3,7 +3,7 @@
 use crate::backend::{Backend, LocalArrays, Positions, backend_of};
 use crate::redistribute::Program;
 use crate::{
-    DType, Device, DeviceMapping, DeviceMesh, Element, Error, ErrorKind, Place, Region, Result, Scope, Shape,
+    DType, Device, DeviceMapping, DeviceMesh, Element, Error, ErrorKind, Place, Region, Result, Shape,
     TensorLayout, bail,
 };
 use smallvec::SmallVec;
@@ -214,11 +214,7 @@ impl Tensor {
     }
 
     fn transferred(&self, target: &DeviceMapping) -> Result<Self> {
-        let layout = self.layout().with_mapping(target.clone())?;
-        // Cost models are foreign code.
-        let program = crate::dispatch::guarded("the cost model", || {
-            Program::search(self.layout(), &layout, Scope::current().cost())
-        })?;
+        let program = crate::redistribute::program(self.layout(), target)?;
         self.redistributed("transfer_to", &program)
     }
 

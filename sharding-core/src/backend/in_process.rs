@@ -46,7 +46,20 @@ impl Collectives for InProcess<'_> {
         call.check()?;
         match step.kind {
             StepKind::AllReduce(by) | StepKind::ReduceScatter(by) => {
-                call.reduce_all(by).unwrap_or_else(|| call.reduce(by))
+                if let Some(made) = call.reduce_all(by) {
+                    return made;
+                }
+                match call.combine_pieces(by) {
+                    None => call.reduce(by),
+                    Some(combined) => {
+                        let combined = combined?;
+                        // What nobody else holds is freed before the results are made.
+                        drop(shards);
+                        let none = LocalArrays::new();
+                        Call { backend: self.0, op, step, positions: &positions, shards: &none }
+                            .join(&combined)
+                    }
+                }
             }
             StepKind::KeepOneCopy(by) => call.keep_one_copy(by),
             _ => call.exchange(),

@@ -8,10 +8,14 @@
 //!   axis are one balanced split, so only the last of them can be added or removed without an exchange, and only where
 //!   the cuts nest (10 rows are 5, 5 over 2 devices but 3, 3, 2, 2 over 2x2: one row crosses). Where they do not, the
 //!   rows at the boundaries are permuted.
-//! * On the way a mesh axis wears its source placement, Replicated, or its target placement; Replicated only if one of
-//!   the two holds the whole, or if no device then holds more than it does before or after.
+//! * On the way a mesh axis wears its source placement, Replicated, or its target placement, and no device holds more than
+//!   the larger of what it holds before and after. One exception: where cuts are uneven, axes may be Replicated beside
+//!   one on which source or target hold the whole, as prices of collectives count fractions of an index.
+//! * Where parts are combined, a mesh axis that changes may go by a split of another tensor axis. One that stays Replicated
+//!   is left alone: its replicas could share the work of a reduction, for fewer bytes in more steps.
 
 mod axis_set;
+mod cache;
 mod explain;
 mod mesh_move;
 mod overlap;
@@ -21,6 +25,7 @@ mod run;
 mod search;
 mod state;
 
+pub(crate) use cache::{clear as clear_programs, program};
 pub use explain::{Explanation, explain_transfer};
 pub(crate) use overlap::{Run, overlap};
 pub use program::Program;

@@ -178,6 +178,10 @@ impl<'a> Search<'a> {
                 }
             }
         }
+        self.aside(at, &view, choices.slice_aside, StepKind::LocalSlice);
+        if let Some(kind) = problem.reducing(StepKind::ReduceScatter) {
+            self.aside(at, &view, choices.scatter_aside, kind);
+        }
         if let Some(kind) = problem.reducing(StepKind::AllReduce) {
             for axes in choices.all_reduce.subsets() {
                 self.relax(at, &view, &problem.moved(&view, axes, Toward::Whole), kind, axes, 0.0);
@@ -204,6 +208,16 @@ impl<'a> Search<'a> {
             }
         }
         if self.other_mesh && !arrived { self.cross(at, &view) } else { Ok(()) }
+    }
+
+    /// Steps to detours.
+    fn aside(&mut self, at: u32, view: &View, axes: AxisSet, kind: StepKind) {
+        for axes in axes.subsets() {
+            let next = self.problem.moved(view, axes, Toward::Detour);
+            if self.problem.within(view, &next, AxisSet::EMPTY) {
+                self.relax(at, view, &next, kind, axes, 0.0);
+            }
+        }
     }
 
     /// An exchange of ranges that brings `axes` to their targets, unless a collective does just that.

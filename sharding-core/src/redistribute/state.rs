@@ -1,13 +1,14 @@
 //! Placement states of one mesh, and which steps between them are legal.
 //!
-//! On the way every mesh axis wears its source placement, `Replicated`, or its target placement. Two facts keep states
+//! On the way every mesh axis wears its source placement, `Replicated`, or its target placement; where parts are combined
+//! also a split of another tensor axis, its detour, so that they can be combined in pieces. Two facts keep states
 //! small. A mesh axis splits at most one tensor axis, so what a group of devices holds together is a product of one
 //! set of indices per tensor axis, and legality is decided tensor axis by tensor axis. And several mesh axes split a
 //! tensor axis in mesh order, so which ones do is a set, and "the first of them" is a prefix of it.
 
 use super::axis_set::{AxisSet, Sizes, nests};
 use crate::backend::StepKind;
-use crate::placement::Interned;
+use crate::placement::{Interned, sharded};
 use crate::{MAX_MESH_AXES, Place, Places, ReduceOp, TensorLayout};
 use smallvec::SmallVec;
 
@@ -38,6 +39,7 @@ pub(super) enum Station {
     Source = 0,
     Whole = 1,
     Target = 2,
+    Detour = 3,
 }
 
 /// Where mesh axes go in one step.
@@ -45,6 +47,7 @@ pub(super) enum Station {
 pub(super) enum Toward {
     Whole,
     Target,
+    Detour,
     /// To the target, but no further than Replicated where that is Partial: an exchange of ranges makes no parts.
     Ranges,
 }
@@ -58,7 +61,8 @@ impl Code {
         match self.0 >> (2 * index) & 3 {
             0 => Station::Source,
             1 => Station::Whole,
-            _ => Station::Target,
+            2 => Station::Target,
+            _ => Station::Detour,
         }
     }
     fn with(self, index: usize, station: Station) -> Self {
@@ -69,8 +73,8 @@ impl Code {
 /// A mesh axis whose placement may change on the way.
 pub(super) struct Mover {
     pub(super) axis: usize,
-    slots: [Slot; 3],
-    places: [Place; 3],
+    slots: [Slot; 4],
+    places: [Place; 4],
     /// Source and target are equal: it moves only to make way for others.
     stays: bool,
 }
@@ -113,6 +117,9 @@ pub(super) struct Choices {
     pub(super) local_slice: AxisSet,
     pub(super) keep_one_copy: AxisSet,
     pub(super) all_to_all: AxisSet,
+    /// To their detours by reduce_scatter, and by local_slice.
+    pub(super) scatter_aside: AxisSet,
+    pub(super) slice_aside: AxisSet,
     /// Split or Replicated, with ranges to gain or to lose.
     pub(super) permute: AxisSet,
     /// Everything that is not at its target.
@@ -137,8 +144,9 @@ pub(super) struct Problem<'a> {
     pub(super) goal: Code,
     /// The mesh axes that hang together through tensor axes that they split before or after.
     components: SmallVec<[AxisSet; 4]>,
-    /// The mesh axes that hang together with one on which devices hold the whole before or after: they may be Replicated
-    /// on the way. (With fewer indices than devices, gathering all of them may be cheaper than any exchange.)
+    /// Where cuts are uneven, the mesh axes that hang together with one on which devices hold the whole before or after:
+    /// they may be Replicated on the way. (Prices of collectives count fractions of an index, exchanges of ranges whole
+    /// ones, so that gathering may be the only program that is not dearer than another system's.)
     relaxed: AxisSet,
     /// The most elements that a device holds before or after.
     limit: f64,
@@ -206,22 +214,55 @@ impl<'a> Problem<'a> {
             problem.goal = problem.goal.with(index, Station::Target);
             problem.movers.push(Mover {
                 axis,
-                slots: [a, Slot::Whole, b],
-                places: [from, Place::Replicated, to],
+                slots: [a, Slot::Whole, b, Slot::Fixed],
+                places: [from, Place::Replicated, to, Place::Unknown],
                 stays,
             });
         }
+        problem.plan_detours();
         problem.join(&named);
-        for mover in &problem.movers {
+        let ends = [problem.view(problem.start), problem.view(problem.goal)];
+        let uneven = ends.iter().any(|end| {
+            problem
+                .splits
+                .iter()
+                .zip(&end.splits)
+                .any(|(split, set)| split.extent % problem.sizes.ways(*set) != 0)
+        });
+        for mover in problem.movers.iter().filter(|_| uneven || problem.any_custom) {
             let local = |station| matches!(mover.slot(station), Slot::Local { .. });
             if !local(Station::Source) || !local(Station::Target) {
                 let parts = problem.components.iter().filter(|set| set.contains(mover.axis));
                 problem.relaxed = parts.fold(problem.relaxed, |all, set| all.or(*set));
             }
         }
-        let (start, goal) = (problem.view(problem.start), problem.view(problem.goal));
-        problem.limit = problem.held(&start).max(problem.held(&goal));
+        problem.limit = ends.iter().map(|end| problem.held(end)).fold(0.0, f64::max);
         problem
+    }
+
+    /// Gives mesh axes a detour if parts are combined: the last tensor axis that they do not split anyway and that all of
+    /// them together cut evenly.
+    fn plan_detours(&mut self) {
+        let combines =
+            |mover: &Mover| matches!(mover.slot(Station::Source), Slot::Partial(_)) && !mover.stays;
+        if !self.movers.iter().any(combines) {
+            return;
+        }
+        let ways: usize = self.source.mesh().shape().iter().product();
+        for index in 0..self.movers.len() {
+            let Some(mover) = self.movers.get(index).filter(|mover| !mover.stays) else { continue };
+            let (mesh_axis, names) =
+                (mover.axis, [Station::Source, Station::Target].map(|at| mover.place(at)));
+            let free = |(t, extent): &(usize, &usize)| {
+                extent.is_multiple_of(ways) && names.iter().all(|place| place.tensor_axis() != Some(*t))
+            };
+            let Some((t, _)) = self.source.shape().iter().enumerate().rev().find(free) else { continue };
+            let place = sharded(t);
+            let slot = self.slot(mesh_axis, place);
+            if let Some(Mover { slots: [.., aside], places: [.., label], .. }) = self.movers.get_mut(index) {
+                (*aside, *label) = (slot, place);
+            }
+        }
     }
 
     fn join(&mut self, named: &Splits) {
@@ -290,6 +331,13 @@ impl<'a> Problem<'a> {
                 continue;
             }
             put(&mut choices.open);
+            if matches!(mover.slot(Station::Detour), Slot::Local { .. }) {
+                match mover.slot(station) {
+                    Slot::Partial(_) => put(&mut choices.scatter_aside),
+                    Slot::Whole => put(&mut choices.slice_aside),
+                    _ => {}
+                }
+            }
             match (mover.slot(station), mover.slot(Station::Target)) {
                 (Slot::Partial(_), to) => {
                     put(&mut choices.all_reduce);
@@ -336,6 +384,7 @@ impl<'a> Problem<'a> {
                 Toward::Whole => mover.whole(),
                 Toward::Ranges if partial => mover.whole(),
                 Toward::Target | Toward::Ranges => Station::Target,
+                Toward::Detour => Station::Detour,
             };
             if let Slot::Local { split, .. } = mover.slot(view.code.station(index))
                 && let Some(set) = next.splits.get_mut(split)
@@ -376,15 +425,12 @@ impl<'a> Problem<'a> {
                 return false;
             }
         }
-        // Replicated where neither source nor target hold the whole: only if that is no more than they hold.
-        let local = |mover: &Mover, station| matches!(mover.slot(station), Slot::Local { .. });
-        let excess = self.movers.iter().enumerate().any(|(index, mover)| {
-            view.code.station(index) == Station::Whole
-                && local(mover, Station::Source)
-                && local(mover, Station::Target)
+        // Only a mesh axis that splits nothing can make a device hold more than before and after.
+        let whole = |(index, mover): (usize, &Mover)| {
+            !matches!(mover.slot(view.code.station(index)), Slot::Local { .. })
                 && !self.relaxed.contains(mover.axis)
-        });
-        !excess || self.held(view) <= self.limit
+        };
+        !self.movers.iter().enumerate().any(whole) || self.held(view) <= self.limit
     }
 
     /// The custom placement that splits a tensor axis.

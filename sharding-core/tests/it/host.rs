@@ -1,5 +1,5 @@
-//! Two backends of plain vectors, for tests: `host`, whose slots share memory, and `apart`, of whose slots only three
-//! neighbours do.
+//! Three backends of plain vectors, for tests: `host`, whose slots share memory, `apart`, of whose slots only three
+//! neighbours do, and `alone`, of whose slots no two do. The bytes that live on each slot are counted.
 
 use sharding_core::backend::{
     Backend, BackendDef, BinaryOp, Collectives, HeldBytes, InProcess, LocalArray, LocalMeta, MemoryLedger,
@@ -7,12 +7,16 @@ use sharding_core::backend::{
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scalar, Shape};
 use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) const HOST: BackendKind = BackendKind::new("host");
 pub(crate) const APART: BackendKind = BackendKind::new("apart");
+pub(crate) const ALONE: BackendKind = BackendKind::new("alone");
 
 inventory::submit! { BackendDef { kind: HOST, open: || Ok(Arc::new(Host(HOST))), at: (file!(), line!()) } }
+inventory::submit! { BackendDef { kind: ALONE, open: || Ok(Arc::new(Host(ALONE))), at: (file!(), line!()) } }
 inventory::submit! { BackendDef { kind: APART, open: || Ok(Arc::new(Host(APART))), at: (file!(), line!()) } }
 
 struct Host(BackendKind);
@@ -25,10 +29,38 @@ struct Bytes {
     _held: HeldBytes,
 }
 
+thread_local! {
+    /// Live bytes and their peak, per slot: of this thread, where the ledger counts all tests that run.
+    static LIVE: RefCell<BTreeMap<u32, (usize, usize)>> = const { RefCell::new(BTreeMap::new()) };
+}
+
 impl Bytes {
     fn new(device: Device, bytes: Vec<u8>) -> Self {
+        LIVE.with_borrow_mut(|live| {
+            let (now, peak) = live.entry(device.slot).or_default();
+            *now += bytes.len();
+            *peak = (*peak).max(*now);
+        });
         Self { device, _held: LEDGER.hold(device, bytes.len()), bytes }
     }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // At the end of a thread the counts may be gone already.
+        let _ = LIVE.try_with(|live| {
+            if let Some((now, _)) = live.borrow_mut().get_mut(&self.device.slot) {
+                *now -= self.bytes.len();
+            }
+        });
+    }
+}
+
+/// The most bytes that lived on a slot of this thread while `f` ran.
+pub(crate) fn peak<T>(slot: u32, f: impl FnOnce() -> T) -> (T, usize) {
+    LIVE.with_borrow_mut(|live| live.values_mut().for_each(|(now, peak)| *peak = *now));
+    let value = f();
+    (value, LIVE.with_borrow(|live| live.get(&slot).map_or(0, |(_, peak)| *peak)))
 }
 
 impl Storage for Bytes {
@@ -126,7 +158,7 @@ impl Backend for Host {
         Ok((0..mesh.num_devices()).collect())
     }
     fn shares_memory(&self, a: Device, b: Device) -> bool {
-        self.0 == HOST || a.slot / 3 == b.slot / 3
+        self.0 == HOST || a.slot == b.slot || (self.0 == APART && a.slot / 3 == b.slot / 3)
     }
     fn supports(&self, primitive: &Primitive, _: &[LocalMeta]) -> Support {
         match primitive {

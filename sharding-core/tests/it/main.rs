@@ -3,8 +3,10 @@
 // The lints know test functions, but not the helpers between them: all of this crate is tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod dtensor;
 mod golden;
 mod host;
+mod memory;
 mod process;
 mod program;
 mod reference;

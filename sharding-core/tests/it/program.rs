@@ -78,10 +78,15 @@ fn an_axis_of_size_one_is_renamed() {
 }
 
 #[test]
-fn partial_of_another_op_goes_through_replicated() {
+fn parts_are_combined_before_they_are_parts_of_another_op() {
     let max = Place::Partial(ReduceOp::Max);
-    assert_eq!(steps(&[2, 2], &[8, 8], &[P, P], &[max, max]), ["all_reduce(a,b)", "keep_one_copy(a,b)"]);
-    assert_eq!(steps(&[2, 2], &[8, 8], &[P, R], &[R, max]), ["all_reduce(a)", "keep_one_copy(b)"]);
+    // A piece on every device is a part as good as the whole on one.
+    assert_eq!(steps(&[2, 2], &[8, 8], &[P, P], &[max, max]), ["reduce_scatter(a,b)", "keep_one_copy(a,b)"]);
+    assert_eq!(steps(&[2], &[8, 8], &[P], &[max]), ["reduce_scatter(a)", "keep_one_copy(a)"]);
+    // Nothing divides these evenly.
+    assert_eq!(steps(&[2, 2], &[7, 5], &[P, P], &[max, max]), ["all_reduce(a,b)", "keep_one_copy(a,b)"]);
+    let shared = ["local_slice(b)", "all_reduce(a)", "keep_one_copy(b)"];
+    assert_eq!(steps(&[2, 2], &[8, 8], &[P, R], &[R, max]), shared);
 }
 
 #[test]
@@ -147,14 +152,15 @@ fn check_program(source: &TensorLayout, target: &TensorLayout) {
     for step in &program.steps {
         assert_eq!(step.source, *at);
         at = &step.target;
-        // Replicated on the way only where source or target is not split, or beside a mesh axis that one of them does not
-        // split.
-        let replicated =
-            [source, target].iter().any(|layout| layout.places().iter().any(|place| [R, P].contains(place)));
-        let excused = at.places().iter().enumerate().all(|(axis, place)| {
-            let splits = |layout: &TensorLayout| layout.places()[axis].tensor_axis().is_some();
-            *place != R || !splits(source) || !splits(target) || replicated
+        let even = [source, target].iter().all(|layout| {
+            let ways = |t: usize| {
+                layout.mapping().split_by(t).map(|axis| layout.mesh().size(axis)).product::<usize>()
+            };
+            layout.shape().iter().enumerate().all(|(t, extent)| extent % ways(t) == 0)
         });
+        // Where cuts are uneven, Replicated on the way beside a mesh axis on which source or target hold the whole.
+        let whole = |layout: &TensorLayout| layout.places().iter().any(|place| place.tensor_axis().is_none());
+        let excused = !even && (whole(source) || whole(target));
         assert!(excused || held(at) <= most, "{source} to {target} holds too much at {at}");
     }
     assert_eq!(at, target);

@@ -14,7 +14,7 @@ use sharding_core::{
 
 use std::sync::Arc;
 
-const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// Runs source to target and back; the value, and every local shape, must be what they say.
 fn check(source: &TensorLayout, target: &TensorLayout, seed: u64) {
@@ -114,7 +114,7 @@ fn op(word: usize) -> ReduceOp {
 }
 
 fn words() -> impl Strategy<Value = Vec<Vec<usize>>> {
-    prop::collection::vec(prop::collection::vec(0_usize..1000, 6), 3)
+    prop::collection::vec(prop::collection::vec(0_usize..1000, 6), 5)
 }
 
 fn lay(dtype: DType, shape: &[usize], mesh: &DeviceMesh, places: Vec<Place>) -> TensorLayout {
@@ -125,12 +125,18 @@ fn dtype(word: usize) -> DType {
     [DType::F32, DType::I64, DType::Bool][word % 3]
 }
 
+/// Meshes of up to five axes and 72 devices.
+fn meshes() -> impl Strategy<Value = Vec<usize>> {
+    let small = |sizes: &Vec<usize>| sizes.iter().product::<usize>() <= 72;
+    prop::collection::vec(1_usize..5, 1..6).prop_filter("few devices", small)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
     fn on_one_mesh(
-        mesh in prop::collection::vec(1_usize..5, 1..4),
+        mesh in meshes(),
         shape in extents(),
         from in words(),
         to in words(),
@@ -144,6 +150,35 @@ proptest! {
         let source = lay(dtype(picks[2]), &shape, &grid, places(&from, &shape, &mesh, before));
         let target = lay(dtype(picks[2]), &shape, &grid, places(&to, &shape, &mesh, after));
         check(&source, &target, seed);
+    }
+
+    #[test]
+    fn parts_of_one_mesh_axis_are_summed_as_in_a_gather_and_scatter(
+        mesh in meshes(),
+        shape in extents(),
+        from in words(),
+        to in words(),
+        axis in 0_usize..5,
+        apart in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let grid = DeviceMesh::simulated(if apart { APART } else { HOST }, &mesh, &NAMES[..mesh.len()]).unwrap();
+        let whole = |mut places: Vec<Place>| {
+            places.iter_mut().filter(|place| place.is_partial()).for_each(|place| *place = Place::Replicated);
+            places
+        };
+        let mut before = whole(places(&from, &shape, &mesh, ReduceOp::Sum));
+        before[axis % mesh.len()] = Place::PARTIAL;
+        let source = value::floats(&lay(DType::F32, &shape, &grid, before), seed);
+        let target = DeviceMapping::new(&grid, whole(places(&to, &shape, &mesh, ReduceOp::Sum))).unwrap();
+        let (moved, gathered) = (source.transfer_to(&target).unwrap(), source.transfer_to(&DeviceMapping::replicated(&grid)).unwrap());
+        let scattered = gathered.transfer_to(&target).unwrap();
+        for position in 0..grid.num_devices() {
+            let bits = |tensor: &Tensor| {
+                tensor.shard_to_vec::<f32>(position).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(bits(&moved), bits(&scattered), "{} to {}", source.layout(), target);
+        }
     }
 
     #[test]
@@ -176,10 +211,10 @@ proptest! {
 
     #[test]
     fn never_dearer_than_the_reference_on_odd_meshes(
-        mesh in prop::collection::vec(1_usize..6, 1..5),
+        mesh in prop::collection::vec(1_usize..6, 1..6),
         shape in prop::collection::vec(0_usize..40, 1..4),
-        from in prop::collection::vec(prop::collection::vec(0_usize..1000, 6), 4),
-        to in prop::collection::vec(prop::collection::vec(0_usize..1000, 6), 4),
+        from in words(),
+        to in words(),
     ) {
         let grid = DeviceMesh::simulated(HOST, &mesh, &NAMES[..mesh.len()]).unwrap();
         let plain = |words: &[Vec<usize>]| {

@@ -133,3 +133,27 @@ pub(crate) fn value(tensor: &Tensor) -> Whole {
     };
     (0..layout.shape().elements()).map(element).collect()
 }
+
+/// A tensor of f32 whose sums round: every part of every element is a number of its own, of any size.
+pub(crate) fn floats(layout: &TensorLayout, seed: u64) -> Tensor {
+    let mesh = layout.mesh();
+    let backend = backend_of(mesh.device(0).unwrap().kind).unwrap();
+    let mut shards = LocalArrays::new();
+    for position in 0..mesh.num_devices() {
+        let (part, parts) = part(layout, position);
+        let value = |i: usize| {
+            let word = random(
+                1,
+                DType::I64,
+                seed ^ ((i * parts + part) as u64 + 1).wrapping_mul(0x2545_f491_4f6c_dd1d),
+            )[0];
+            (word as f32 + 0.3) * 10.0_f32.powi((word % 7) as i32)
+        };
+        let values: Vec<f32> = held(layout, position).into_iter().map(value).collect();
+        let device = mesh.device(position).unwrap();
+        let mut shard = backend.alloc(device, layout.dtype(), &layout.local_shape(position)).unwrap();
+        backend.write(&f32::to_bytes(&values), &mut shard).unwrap();
+        shards.push(shard);
+    }
+    Tensor::from_shards(layout.clone(), (0..mesh.num_devices()).collect(), shards).unwrap()
+}

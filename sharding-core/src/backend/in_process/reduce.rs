@@ -1,7 +1,9 @@
 //! Steps that combine parts: one fixed binary tree over the positions of a group.
 
+use super::exchange::Pieces;
 use super::{Call, Share};
 use crate::backend::{BinaryOp, Expr, LocalArray, LocalArrays, Move, Primitive, StepKind, Work};
+use crate::split::balanced;
 use crate::tensor::device_at;
 use crate::{DType, Device, ReduceOp, Region, Result, Shape};
 use smallvec::SmallVec;
@@ -28,6 +30,16 @@ enum Part {
     Whole(usize),
     /// A piece, or a part brought from another device: one of those made for the call.
     Other(usize),
+}
+
+/// Combined pieces of the results of all groups.
+pub(super) struct Combined {
+    /// The axis along which they were cut, in so many.
+    axis: usize,
+    n: usize,
+    /// For every position the first piece of its group.
+    first_job: SmallVec<[usize; 8]>,
+    pieces: SmallVec<[LocalArray; 2]>,
 }
 
 const OPS: [BinaryOp; 6] =
@@ -118,6 +130,92 @@ impl Call<'_> {
             self.backend.launch(primitive, &mut [Work { op: self.op, device, inputs: &inputs, outputs }])?;
             Ok(LocalArrays::from_elem(made, n))
         })
+    }
+
+    /// The first half of an all_reduce over devices of which some do not share memory: each member of a group combines a
+    /// piece. The second half, [`Call::join`], copies the pieces into every result. So a device never holds the parts of the
+    /// others. `None` where memory is shared, or there is nothing to cut.
+    pub(super) fn combine_pieces(&self, by: ReduceOp) -> Option<Result<Combined>> {
+        let (mesh, axes) = (self.step.source.mesh(), &self.step.axes);
+        let shape = self.shards.first()?.shape();
+        let (axis, extent) = shape.iter().copied().enumerate().max_by_key(|(_, extent)| *extent)?;
+        let group: usize = axes.iter().map(|axis| mesh.size(*axis)).product();
+        let near = |position: &usize| {
+            let (own, first) = (mesh.device(*position), mesh.group(*position, axes).first().copied());
+            matches!((own, first.and_then(|first| mesh.device(first))),
+                (Some(a), Some(b)) if self.backend.shares_memory(a, b))
+        };
+        let scatters = matches!(self.step.kind, StepKind::ReduceScatter(_));
+        if scatters || group < 2 || extent < 2 || self.positions.iter().all(near) {
+            return None;
+        }
+        Some(self.pieces_combined(by, axis, group))
+    }
+
+    fn pieces_combined(&self, by: ReduceOp, axis: usize, n: usize) -> Result<Combined> {
+        let (step, mesh) = (self.step, self.step.source.mesh());
+        let mut jobs: SmallVec<[(Device, Shape); 2]> = SmallVec::new();
+        let mut inputs: SmallVec<[LocalArray; 8]> = SmallVec::new();
+        // For every position the first job of its group; jobs of one group follow each other.
+        let mut first_job: SmallVec<[usize; 8]> = SmallVec::new();
+        for (i, position) in self.positions.iter().enumerate() {
+            let members = mesh.group(*position, &step.axes);
+            let known = members.first().filter(|first| *first < position);
+            if let Some(job) = known.and_then(|first| first_job.get(super::index_of(self.positions, *first)?))
+            {
+                first_job.push(*job);
+                continue;
+            }
+            first_job.push(jobs.len());
+            let extent = self.shard(*position)?.shape().extent(axis);
+            for (part, owner) in members.iter().enumerate() {
+                let (device, range) = (device_at(mesh, *owner)?, balanced(extent, n, part));
+                for member in &members {
+                    let view = self.shard(*member)?.slice(axis, range.start, range.len());
+                    inputs.push(self.on_device(&view, device)?);
+                }
+                jobs.push((device, self.shard(*position)?.shape().with_extent(axis, range.len())));
+            }
+            debug_assert_eq!(first_job.len(), i + 1);
+        }
+        let borrowed: SmallVec<[&LocalArray; 8]> = inputs.iter().collect();
+        let pieces = self.combine(by, &jobs, &borrowed, n)?;
+        Ok(Combined { axis, n, first_job, pieces })
+    }
+
+    /// The second half: results from pieces. The parts are not needed any more.
+    pub(super) fn join(&self, combined: &Combined) -> Result<LocalArrays> {
+        let (step, mesh) = (self.step, self.step.source.mesh());
+        let Combined { axis, n, first_job, pieces: all } = combined;
+        let shares = self.shares(&step.target, self.positions)?;
+        let mut made: SmallVec<[LocalArray; 2]> = SmallVec::new();
+        let mut pieces: SmallVec<[Pieces; 2]> = SmallVec::new();
+        for ((position, share), job) in self.positions.iter().zip(&shares).zip(first_job) {
+            if *share != Share::Own {
+                continue;
+            }
+            let shape = step.target.local_shape(*position);
+            let mut start = 0;
+            let mut own = Pieces::new();
+            for piece in all.iter().skip(*job).take(*n) {
+                let mut at: SmallVec<[usize; 4]> = SmallVec::from_elem(0, shape.len());
+                if let Some(slot) = at.get_mut(*axis) {
+                    *slot = start;
+                }
+                start += piece.shape().extent(*axis);
+                if piece.elements() > 0 {
+                    own.push((piece.clone(), at));
+                }
+            }
+            made.push(self.alloc(device_at(mesh, *position)?, step.source.dtype(), &shape)?);
+            pieces.push(own);
+        }
+        let moves = made.iter_mut().zip(&pieces).filter(|(into, _)| into.elements() > 0);
+        let mut moves: SmallVec<[Move<'_>; 2]> =
+            moves.map(|(into, pieces)| Move { op: self.op, pieces, into }).collect();
+        self.backend.copy(&mut moves)?;
+        drop(moves);
+        self.spread(&shares, made)
     }
 
     /// A device's piece of one part: a view, or a copy where it has several ranges or lies on another device.
