@@ -62,6 +62,7 @@ mod index;
 mod made;
 mod mesh_axes;
 mod method;
+pub mod nn;
 
 mod op;
 mod operator;

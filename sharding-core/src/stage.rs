@@ -1,9 +1,11 @@
 //! Staged rows: local kernels and named collectives on small intermediates.
 
 use crate::backend::{Backend, LocalArray, LocalArrays, Step, StepKind};
+use crate::dispatch::guarded;
 use crate::kernel::KernelCx;
+use crate::plan::StepQuery;
 use crate::rule::StageCollective;
-use crate::{DeviceMapping, Error, ErrorKind, Place, ReduceOp, Result, Shape, TensorLayout};
+use crate::{DeviceMapping, Error, ErrorKind, Place, ReduceOp, Result, Scope, Shape, TensorLayout};
 use smallvec::SmallVec;
 
 /// The local arrays of one operand or intermediate, one per position that the process addresses.
@@ -90,14 +92,32 @@ impl<'a> StageCx<'a> {
                 .collect();
             TensorLayout::new(dtype, shape, DeviceMapping::new(layout.mesh(), places)?)
         };
-        let step = Step {
-            kind: StepKind::AllReduce(op),
-            axes: self.axes.into(),
-            source: on(Place::Partial(op))?,
-            target: on(Place::Replicated)?,
-            cost: 0.0,
-        };
+        let (source, target) = (on(Place::Partial(op))?, on(Place::Replicated)?);
+        let mut step =
+            Step { kind: StepKind::AllReduce(op), axes: self.axes.into(), source, target, cost: 0.0 };
+        step.cost = price(&step)?;
+        let _span = step.span(self.op).entered();
         self.collectives.push(StageCollective { kind: step.kind, bytes: step.source.bytes() });
         self.backend.collectives().run(self.op, &step, shards)
     }
+}
+
+/// The price of a collective over all of its axes, under the cost model in scope.
+fn price(step: &Step) -> Result<f64> {
+    let mesh = step.source.mesh();
+    let size = |axis: &usize| mesh.size(*axis);
+    let split = |axis: &usize| {
+        !step.axes.contains(axis) && step.source.mapping().place(*axis).tensor_axis().is_some()
+    };
+    let query = StepQuery {
+        kind: step.kind,
+        mesh,
+        axes: &step.axes,
+        group: step.axes.iter().map(size).product(),
+        bytes: step.source.bytes() as f64
+            / (0..mesh.ndim()).filter(split).map(|axis| size(&axis)).product::<usize>() as f64,
+        received: 0.0,
+    };
+    // Cost models are foreign code.
+    guarded("the cost model", || Ok(Scope::current().cost().step(&query)))
 }

@@ -77,15 +77,36 @@ impl Step {
     pub fn axis_names(&self) -> impl Iterator<Item = &str> {
         self.axes.iter().map(|axis| self.source.mesh().axis_name(*axis))
     }
+
+    /// The `tracing` span in which it runs on behalf of an op: `redistribute` at level INFO, with the fields `op`, `kind`
+    /// (as [`StepKind::name`]), `axes` (names, with commas between) and `bytes` (the price).
+    pub fn span(&self, op: &'static str) -> tracing::Span {
+        tracing::info_span!(
+            "redistribute",
+            op,
+            kind = self.kind.name(),
+            axes = %Axes(self, ","),
+            bytes = self.cost,
+        )
+    }
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}(", self.kind.name())?;
-        for (i, name) in self.axis_names().enumerate() {
-            write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;
+        let (kind, axes) = (self.kind.name(), Axes(self, ", "));
+        write!(f, "{kind}({axes}) {} -> {}", self.source.mapping(), self.target.mapping())
+    }
+}
+
+/// The names of the mesh axes with something in between.
+struct Axes<'a>(&'a Step, &'a str);
+
+impl fmt::Display for Axes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, name) in self.0.axis_names().enumerate() {
+            write!(f, "{}{name}", if i == 0 { "" } else { self.1 })?;
         }
-        write!(f, ") {} -> {}", self.source.mapping(), self.target.mapping())
+        Ok(())
     }
 }
 

@@ -7,13 +7,12 @@ use crate::backend::{
 use crate::tensor::{device_at, host_bytes, resolve};
 use crate::{Error, ErrorKind, Place, Region, Result, Shape};
 use smallvec::SmallVec;
-use std::fmt;
 use std::sync::Arc;
 
 impl Program {
     /// Runs the steps on the shards that this process addresses, in the order of its positions.
     ///
-    /// Each step is a `tracing` span `redistribute` with op, kind, mesh axes and bytes.
+    /// Each step is a `tracing` span, see [`Step::span`].
     ///
     /// # Errors
     /// [`ErrorKind::Backend`] for a step that a backend does not support, else what the backends say.
@@ -21,14 +20,7 @@ impl Program {
         let Some(first) = self.steps.first() else { return Ok(shards) };
         let mut backend = backend_of(device_at(first.source.mesh(), 0)?.kind)?;
         for step in &self.steps {
-            let _span = tracing::info_span!(
-                "redistribute",
-                op,
-                kind = step.kind.name(),
-                axes = %Axes(step),
-                bytes = step.cost,
-            )
-            .entered();
+            let _span = step.span(op).entered();
             shards = match step.kind {
                 StepKind::Relabel => Ok(shards),
                 // Local steps are the same on every backend.
@@ -50,17 +42,6 @@ impl Program {
             .map_err(|error| error.with_op(op))?;
         }
         Ok(shards)
-    }
-}
-
-struct Axes<'a>(&'a Step);
-
-impl fmt::Display for Axes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, name) in self.0.axis_names().enumerate() {
-            write!(f, "{}{name}", if i == 0 { "" } else { "," })?;
-        }
-        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
-//! Dependencies point one way: `ops -> backend-* -> sharding-core -> sharding-macros`, but for what a package's tests need to see.
+//! Dependencies point one way: `checkpoint -> ops -> backend-* -> sharding-core -> sharding-macros`, but for what a package's tests need to see.
 
 use super::project::{Problem, Project};
 
 /// Programs and examples: they may use every layer, and no layer uses them.
-const TOP: usize = 4;
+const TOP: usize = 5;
 
 /// The layer of a package of this workspace.
 fn layer(package: &str) -> usize {
@@ -11,6 +11,7 @@ fn layer(package: &str) -> usize {
         "sharding-macros" => 0,
         "sharding-core" => 1,
         "sharding-ops" => 3,
+        "sharding-checkpoint" => 4,
         name if name.starts_with("backend-") => 2,
         _ => TOP,
     }
@@ -35,7 +36,7 @@ pub(super) fn check(project: &Project) -> Vec<Problem> {
                 && !tests_itself
             {
                 let text = format!(
-                    "{from} must not depend on {to}: ops -> backend-* -> sharding-core -> sharding-macros"
+                    "{from} must not depend on {to}: checkpoint -> ops -> backend-* -> sharding-core -> sharding-macros"
                 );
                 problems.push(Problem::of_path(&manifest, text));
             }
@@ -50,7 +51,7 @@ pub(super) fn check(project: &Project) -> Vec<Problem> {
 
 /// A layer that is not found would make its rules hold for nothing.
 fn missing_layers(project: &Project) -> Vec<Problem> {
-    let names = ["sharding-macros", "sharding-core", "backend-cpu", "sharding-ops"];
+    let names = ["sharding-macros", "sharding-core", "backend-cpu", "sharding-ops", "sharding-checkpoint"];
     let missing =
         (0..TOP).filter(|wanted| !project.packages.iter().any(|package| layer(&package.name) == *wanted));
     missing
@@ -71,6 +72,7 @@ mod tests {
             package("backend-cpu", &["sharding-core"]),
             package("backend-cuda", &["sharding-core", "cudarc"]),
             package("sharding-ops", &["sharding-core", "sharding-macros", "backend-cpu", "backend-cuda"]),
+            package("sharding-checkpoint", &["sharding-core", "sharding-ops"]),
             package("proof", &["sharding-ops", "xtask"]),
             package("xtask", &[]),
         ];
@@ -93,6 +95,8 @@ mod tests {
             ("backend-cpu", "backend-cuda"),
             ("backend-cpu", "sharding-ops"),
             ("sharding-ops", "proof"),
+            ("sharding-ops", "sharding-checkpoint"),
+            ("sharding-checkpoint", "proof"),
             ("sharding-core", "xtask"),
         ] {
             let text = said(&check(&with(from, to)));
