@@ -95,6 +95,9 @@ fn cases(cases: &mut Cases) {
 /// The elements of `x` along `axis` (negative counts from the back) at `indices`: `[a.., n, b..]` and `[i..]` give
 /// `[a.., i.., b..]`. Indices are i64 in `0..n`, by the global extent.
 ///
+/// The same is called `index_select` in PyTorch (there for indices of one axis), `take` in NumPy and JAX, `gather` in MAX.
+/// `gather` of PyTorch is another op, `take_along_axis` in NumPy and JAX: it has an index for each element of its result.
+///
 /// Splits of the other axes and of the indices are kept. If `axis` is split, each device takes what it holds and 0 for the
 /// rest, and the result is Partial.
 ///

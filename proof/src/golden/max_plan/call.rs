@@ -89,7 +89,7 @@ impl Call {
                 Err(lacking) => return Ok(Err(Verdict::Skipped(lacking))),
             }
         }
-        let plain = arguments.get(signature.operands).and_then(Option::as_ref);
+        let plain = arguments.get(signature.operands..).unwrap_or(&[]);
         let args = match signature.arguments.read(plain, &shapes)? {
             Ok(args) => args,
             Err(lacking) => return Ok(Err(Verdict::Skipped(lacking))),
@@ -100,7 +100,7 @@ impl Call {
                 return Ok(Err(Verdict::failed(format!("the op {}", signature.ours), error.to_string())));
             }
         };
-        let fills = fills(signature, &passed, plain, &shapes);
+        let fills = fills(signature, &passed, plain.first().and_then(Option::as_ref), &shapes);
         let given = layouts.into_iter().zip(fills).enumerate().map(|(i, ((layout, single), fill))| {
             let wholes = Wholes::new(&layout, fill, i as u64 + 1)?;
             Ok(Given { layout, single, wholes })

@@ -5,7 +5,7 @@ use crate::golden::spelling::dtype;
 use sharding_core::DType;
 use sharding_core::op::OpArgs;
 use sharding_ops as ops;
-use sharding_ops::Index;
+use sharding_ops::{Index, SplitSizes};
 
 /// An op's name there.
 pub(super) struct Signature {
@@ -25,8 +25,16 @@ pub(super) enum Arguments {
     None(fn() -> Box<dyn OpArgs>),
     /// A tensor axis, the last one where it is not given.
     Axis(fn(isize) -> Box<dyn OpArgs>),
+    /// Two tensor axes; these where they are not given.
+    TwoAxes(Option<[isize; 2]>, fn(isize, isize) -> Box<dyn OpArgs>),
+    /// The sizes of pieces, or one for all, and a tensor axis.
+    Pieces(fn(SplitSizes, isize) -> Box<dyn OpArgs>),
+    /// A number of pieces, and a tensor axis.
+    Count(fn(usize, isize) -> Box<dyn OpArgs>),
     /// A list of extents.
     Extents(fn(Vec<isize>) -> Box<dyn OpArgs>),
+    /// A list of extents, none of them negative.
+    Shape(fn(Vec<usize>) -> Box<dyn OpArgs>),
     /// What is taken of each axis.
     Indices(fn(Vec<Index>) -> Box<dyn OpArgs>),
     /// A number.
@@ -143,6 +151,50 @@ pub(super) const SIGNATURES: &[Signature] = &[
         arguments: Arguments::Extents(|axes| Box::new(ops::permute { axes: axes.into() })),
     },
     Signature {
+        name: "transpose",
+        ours: "transpose",
+        parameters: &["x", "axis_1", "axis_2"],
+        operands: 1,
+        arguments: Arguments::TwoAxes(None, |a, b| Box::new(ops::transpose { a, b })),
+    },
+    Signature {
+        name: "flatten",
+        ours: "flatten",
+        parameters: &["x", "start_dim", "end_dim"],
+        operands: 1,
+        arguments: Arguments::TwoAxes(Some([0, -1]), |start, end| Box::new(ops::flatten { start, end })),
+    },
+    reduction("squeeze", |axis| Box::new(ops::squeeze { axis })),
+    reduction("unsqueeze", |axis| Box::new(ops::unsqueeze { axis })),
+    Signature {
+        name: "broadcast_to",
+        ours: "broadcast_to",
+        parameters: &["x", "shape"],
+        operands: 1,
+        arguments: Arguments::Shape(|dims| Box::new(ops::broadcast_to { dims: dims.into() })),
+    },
+    Signature {
+        name: "split",
+        ours: "split",
+        parameters: &["x", "split_size_or_sections", "axis"],
+        operands: 1,
+        arguments: Arguments::Pieces(|sizes, axis| Box::new(ops::split { sizes, axis })),
+    },
+    Signature {
+        name: "chunk",
+        ours: "chunk",
+        parameters: &["x", "chunks", "axis"],
+        operands: 1,
+        arguments: Arguments::Count(|chunks, axis| Box::new(ops::chunk { chunks, axis })),
+    },
+    Signature {
+        name: "stack",
+        ours: "stack",
+        parameters: &["values", "axis"],
+        operands: 1,
+        arguments: Arguments::Axis(|axis| Box::new(ops::stack { axis })),
+    },
+    Signature {
         name: "concat",
         ours: "concat",
         parameters: &["original_vals", "axis"],
@@ -185,13 +237,39 @@ pub(super) const SIGNATURES: &[Signature] = &[
 type Read<T> = Parsed<Result<T, String>>;
 
 impl Arguments {
-    /// Our arguments from the one that is given, if one is.
-    pub(super) fn read(self, given: Option<&Node<'_>>, shapes: &[Vec<usize>]) -> Read<Box<dyn OpArgs>> {
-        Ok(match (self, given) {
+    /// Our arguments from those that are given, in the order of the parameters.
+    pub(super) fn read(self, given: &[Option<Node<'_>>], shapes: &[Vec<usize>]) -> Read<Box<dyn OpArgs>> {
+        let nth = |i: usize| given.get(i).and_then(Option::as_ref);
+        let axis_or = |i: usize, absent: isize| nth(i).map_or(Ok(Ok(absent)), integer);
+        Ok(match (self, nth(0)) {
             (Arguments::None(make), _) => Ok(make()),
-            (Arguments::Axis(make), None) => Ok(make(-1)),
-            (Arguments::Axis(make), Some(axis)) => integer(axis)?.map(make),
+            (Arguments::Axis(make), _) => axis_or(0, -1)?.map(make),
+            (Arguments::TwoAxes(absent, make), _) => match (absent, nth(0), nth(1)) {
+                (None, None, _) | (None, _, None) => missing(),
+                _ => {
+                    let [a, b] = absent.unwrap_or_default();
+                    let (a, b) = (axis_or(0, a)?, axis_or(1, b)?);
+                    a.and_then(|a| Ok(make(a, b?)))
+                }
+            },
             (Arguments::Extents(make), Some(list)) => extents(list, shapes)?.map(make),
+            (Arguments::Shape(make), Some(list)) => {
+                extents(list, shapes)?.and_then(|list| not_negative(&list)).map(make)
+            }
+            (Arguments::Pieces(make), Some(sizes)) => {
+                let sizes = match sizes.value().is_array() {
+                    true => {
+                        extents(sizes, shapes)?.and_then(|list| not_negative(&list)).map(SplitSizes::from)
+                    }
+                    false => size(sizes, shapes)?.map(SplitSizes::from),
+                };
+                let axis = axis_or(1, -1)?;
+                sizes.and_then(|sizes| Ok(make(sizes, axis?)))
+            }
+            (Arguments::Count(make), Some(count)) => {
+                let (count, axis) = (size(count, shapes)?, axis_or(1, -1)?);
+                count.and_then(|count| Ok(make(count, axis?)))
+            }
             (Arguments::Indices(make), Some(indices)) => self::indices(indices)?.map(make),
             (Arguments::Number(make), Some(number)) => Ok(make(number.number()?)),
             (Arguments::DType(make), Some(name)) => {
@@ -199,9 +277,15 @@ impl Arguments {
                 dtype(&name)?.map(make).ok_or_else(|| lacking_dtype(&name))
             }
             (
-                Arguments::Extents(_) | Arguments::Indices(_) | Arguments::Number(_) | Arguments::DType(_),
+                Arguments::Extents(_)
+                | Arguments::Shape(_)
+                | Arguments::Pieces(_)
+                | Arguments::Count(_)
+                | Arguments::Indices(_)
+                | Arguments::Number(_)
+                | Arguments::DType(_),
                 None,
-            ) => Err("an argument that it needs is missing".to_owned()),
+            ) => missing(),
         })
     }
 }
@@ -209,6 +293,21 @@ impl Arguments {
 /// The reason to skip a case with a dtype that we do not have.
 pub(super) fn lacking_dtype(name: &Node<'_>) -> String {
     format!("dtypes that we do not have yet: {}", name.value().as_str().unwrap_or_default())
+}
+
+fn missing<T>() -> Result<T, String> {
+    Err("an argument that it needs is missing".to_owned())
+}
+
+fn not_negative(list: &[isize]) -> Result<Vec<usize>, String> {
+    let sizes: Option<Vec<usize>> = list.iter().map(|extent| usize::try_from(*extent).ok()).collect();
+    sizes.ok_or_else(|| "we have no form for a negative extent".to_owned())
+}
+
+fn size(node: &Node<'_>, shapes: &[Vec<usize>]) -> Read<usize> {
+    Ok(extent(node, shapes)?.and_then(|size| {
+        usize::try_from(size).map_err(|_| "we have no form for a negative extent".to_owned())
+    }))
 }
 
 fn integer(node: &Node<'_>) -> Read<isize> {
