@@ -1,8 +1,8 @@
 //! Copies: strided reads and writes, index maps, and regions between arrays.
 
 use crate::device::is_large;
-use crate::element::{Item, Slot, with_dtype};
-use crate::storage::{View, in_bounds, internal, overwrite, owned, unsupported};
+use crate::element::{Cell, Slot};
+use crate::storage::{View, in_bounds, internal, overwrite, owned, unsupported, with_word};
 use rayon::prelude::*;
 use sharding_core::backend::{IndexMap, LocalArray, LocalMeta, Move, Piece, Support};
 use sharding_core::{Result, Shape};
@@ -261,7 +261,7 @@ pub(crate) fn transposes(meta: &LocalMeta) -> bool {
 }
 
 /// Writes a strided view in row-major order; every element of `out`, which must be as long.
-pub(crate) fn spread<T: Item, O: Slot<T>>(
+pub(crate) fn spread<T: Cell, O: Slot<T>>(
     shape: &[usize],
     strides: &[isize],
     offset: isize,
@@ -339,14 +339,14 @@ fn covers(map: &IndexMap) -> bool {
 }
 
 /// A piece whose places in memory are known: box, offset and strides.
-struct Source<'a, T: Item> {
+struct Source<'a, T: Cell> {
     piece: &'a Piece,
     data: Cow<'a, [T]>,
     offset: isize,
     strides: SmallVec<[isize; 4]>,
 }
 
-impl<'a, T: Item> Source<'a, T> {
+impl<'a, T: Cell> Source<'a, T> {
     fn new(piece: &'a Piece, inputs: &[&'a LocalArray]) -> Result<Self> {
         let input = *inputs.get(piece.operand).ok_or_else(|| internal("a piece of no operand"))?;
         let view = View::<T>::of(input)?;
@@ -435,11 +435,14 @@ pub(crate) fn run(map: &IndexMap, inputs: &[&LocalArray], out: &mut LocalArray) 
     if map.shape != *out.shape() {
         return Err(internal(format!("a copy of shape {} into {out:?}", map.shape)));
     }
-    with_dtype!(out.dtype(), T => {
+    if let Some(other) = inputs.iter().find(|input| input.dtype() != out.dtype()) {
+        return Err(internal(format!("a copy of {other:?} into {out:?}")));
+    }
+    with_word!(out.dtype(), T => {
         let covered = covers(map);
-        let fill = match T::from_scalar(map.fill) {
-            Some(value) => value,
-            None if covered => T::ZERO,
+        let fill: T = match map.fill.to_bytes(out.dtype()) {
+            Some(bytes) => bytemuck::pod_read_unaligned(&bytes),
+            None if covered => 0,
             None => return Err(unsupported(format_args!("{} as a value of {}", map.fill, out.dtype()))),
         };
         let sources = map
@@ -508,7 +511,7 @@ fn region(source: &LocalArray, at: &[usize], into: &mut LocalArray) -> Result<()
     if !fits || source.dtype() != meta.dtype {
         return Err(internal(format!("{source:?} does not fit {into:?} at {at:?}")));
     }
-    with_dtype!(meta.dtype, T => {
+    with_word!(meta.dtype, T => {
         // A source in the same storage holds it too, so that `owned` copies it and nothing overlaps.
         let view = View::<T>::of(source)?;
         let offset = at.iter().zip(&meta.strides).map(|(i, stride)| *i as isize * stride).sum::<isize>();

@@ -1,15 +1,21 @@
-//! Batched matrix products: `gemm` for f32, scalar products of rows for a few rows by a transposed matrix, blocked loops
+//! Batched matrix products: `gemm` for floats, scalar products of rows for a few rows by a transposed matrix, blocked loops
 //! for small products and for integers.
+//!
+//! f16 and bf16 are converted to f32 as a whole, multiplied, and rounded once. Integers of every width are multiplied as
+//! i64, whose low bits are those of any narrower product, and of u64.
 
 use crate::device::dispatch;
-use crate::element::{Item, Slot};
-use crate::storage::{View, internal, overwrite, unsupported};
+use crate::element::{Item, Kind, Narrow, Slot, apply, is_narrow, kind, with_narrow};
+use crate::map::Lane;
+use crate::storage::{View, as_slots, internal, overwrite, unsupported, with_word};
+use bytemuck::cast_slice;
 use gemm::Parallelism;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use sharding_core::backend::{LocalArray, LocalMeta, Support};
-use sharding_core::{DType, Result};
+use sharding_core::{DType, Result, Shape};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 /// Products of at most this many multiplications skip `gemm`, whose packing costs more than they do.
@@ -30,15 +36,39 @@ const SHORT: usize = 16;
 /// See [`Backend::supports`](sharding_core::backend::Backend::supports).
 pub(crate) fn supports(inputs: &[LocalMeta]) -> Support {
     match inputs {
-        [a, b]
-            if a.dtype == b.dtype
-                && matches!(a.dtype, DType::F32 | DType::I64)
-                && a.shape.len() >= 2
-                && b.shape.len() >= 2 =>
-        {
+        [a, b] if a.dtype == b.dtype && is_number(a.dtype) && a.shape.len() >= 2 && b.shape.len() >= 2 => {
             Support::Yes
         }
         _ => Support::No(format!("the cpu backend has no matrix product of {inputs:?}")),
+    }
+}
+
+fn is_number(dtype: DType) -> bool {
+    matches!(kind(dtype), Ok(Kind::Int | Kind::UInt | Kind::Float | Kind::Double))
+}
+
+/// An operand in memory, as it is computed in.
+struct Factor<'a, T: Clone> {
+    data: Cow<'a, [T]>,
+    strides: SmallVec<[isize; 4]>,
+    offset: usize,
+    shape: &'a Shape,
+}
+
+impl<'a, T: Item> Factor<'a, T> {
+    fn new(array: &'a LocalArray) -> Result<Self> {
+        let (dtype, shape) = (array.dtype(), array.shape());
+        if is_narrow(dtype) {
+            return with_word!(dtype, W => {
+                let elements = View::<W>::of(array)?.to_dense();
+                let mut data = vec![T::ZERO; elements.len()];
+                T::load(dtype, cast_slice(&elements), &mut data);
+                Ok(Self { data: data.into(), strides: shape.strides().into_iter().collect(), offset: 0, shape })
+            });
+        }
+        let view = View::<T>::of(array)?;
+        let (strides, offset) = (view.meta().strides.iter().copied().collect(), view.meta().offset);
+        Ok(Self { data: view.data().into(), strides, offset, shape })
     }
 }
 
@@ -53,10 +83,9 @@ struct Batch<'a, T> {
 }
 
 impl<'a, T: Item> Batch<'a, T> {
-    fn new(array: &'a LocalArray, batch: &[usize]) -> Result<Self> {
-        let view = View::<T>::of(array)?;
-        let (shape, strides) = (array.shape(), &view.meta().strides);
-        let misfit = || internal(format!("{array:?} is no batch of matrices over {batch:?}"));
+    fn new(factor: &'a Factor<'_, T>, batch: &[usize]) -> Result<Self> {
+        let (shape, strides) = (factor.shape, &factor.strides);
+        let misfit = || internal(format!("{shape} is no batch of matrices over {batch:?}"));
         let own = shape.len().checked_sub(2).ok_or_else(misfit)?;
         let lead = batch.len().checked_sub(own).ok_or_else(misfit)?;
         let mut steps: SmallVec<[isize; 4]> = SmallVec::from_elem(0, batch.len());
@@ -67,8 +96,8 @@ impl<'a, T: Item> Batch<'a, T> {
                 return Err(misfit());
             }
         }
-        let offset = view.meta().offset as isize;
-        Ok(Self { data: view.data(), offset, batch: steps, row: strides[own], column: strides[own + 1] })
+        let offset = factor.offset as isize;
+        Ok(Self { data: &factor.data, offset, batch: steps, row: strides[own], column: strides[own + 1] })
     }
 
     /// Where a matrix begins.
@@ -96,14 +125,14 @@ struct Product<'a, T> {
 
 impl<'a, T: Item> Product<'a, T> {
     fn new(
-        a: &'a LocalArray,
-        b: &'a LocalArray,
+        a: &'a Factor<'_, T>,
+        b: &'a Factor<'_, T>,
         bias: Option<&LocalArray>,
-        out: &LocalArray,
+        out: &Shape,
     ) -> Result<Self> {
-        let misfit = || internal(format!("the matrix product of {a:?} and {b:?} into {out:?}"));
+        let misfit = || internal(format!("the matrix product of {} and {} into {out}", a.shape, b.shape));
         let (&[.., rows, k], &[.., inner, columns], &[ref batch @ .., m, n]) =
-            (&**a.shape(), &**b.shape(), &**out.shape())
+            (&**a.shape, &**b.shape, &**out)
         else {
             return Err(misfit());
         };
@@ -129,7 +158,7 @@ impl<'a, T: Item> Product<'a, T> {
         let bias =
             bias.map(|bias| View::<T>::of(bias).map(|bias| bias.to_dense().into_owned())).transpose()?;
         if bias.as_ref().is_some_and(|bias| bias.len() != n) {
-            return Err(internal(format!("a bias that is no row of {out:?}")));
+            return Err(internal(format!("a bias that is no row of {out}")));
         }
         Ok(Self { a, b, batch, m, k, n, bias })
     }
@@ -195,6 +224,119 @@ impl<'a, T: Item> Product<'a, T> {
     }
 }
 
+impl<T: Item> Product<'_, T> {
+    /// One matrix by `gemm`, which knows f32 and f64; `one` is 1.
+    fn by_gemm(&self, one: T, a: isize, b: isize, out: &mut [MaybeUninit<T>], threads: Parallelism) {
+        let Self { m, k, n, .. } = *self;
+        // The product is added to the bias where there is one.
+        if let Some(bias) = &self.bias {
+            let fill = |out: &mut [MaybeUninit<T>]| {
+                for (slot, bias) in out.iter_mut().zip(bias) {
+                    slot.write(*bias);
+                }
+            };
+            match threads {
+                Parallelism::None => out.chunks_mut(n).for_each(fill),
+                Parallelism::Rayon(_) => out.par_chunks_mut(n).for_each(fill),
+            }
+        }
+        if out.len() != m * n || k == 0 {
+            if self.bias.is_none() {
+                out.fill(MaybeUninit::new(T::ZERO));
+            }
+            return;
+        }
+        let (x, y) = (&self.a.data[a as usize..], &self.b.data[b as usize..]);
+        // SAFETY: `new` has checked the extents, and `View::of` that every element of both operands, at any index of
+        // batch, row and column, lies in its storage (a converted operand is as long as its shape says), and `start`
+        // gives the places of first elements; `out` holds m * n elements, which are written, and read only if they have
+        // just been filled with the bias. `gemm` only multiplies strides by indices below m, k and n.
+        // The memory of `out` is uniquely owned, so that it does not overlap the operands'.
+        unsafe {
+            gemm::gemm(
+                m,
+                n,
+                k,
+                out.as_mut_ptr().cast::<T>(),
+                1,
+                n as isize,
+                self.bias.is_some(),
+                x.as_ptr(),
+                self.a.column,
+                self.a.row,
+                y.as_ptr(),
+                self.b.column,
+                self.b.row,
+                one,
+                one,
+                false,
+                false,
+                false,
+                threads,
+            );
+        }
+    }
+
+    /// All matrices, by `gemm` where they are not small; every element of `out` is written.
+    fn by_size(&self, one: T, out: &mut [MaybeUninit<T>]) {
+        let (work, spread) = (self.work(), self.spread());
+        let threads = if spread == Spread::Inside { Parallelism::Rayon(0) } else { Parallelism::None };
+        self.each(spread == Spread::Batch, out, |a, b, out| {
+            if work <= SMALL {
+                self.by_loops(a, b, out);
+            } else {
+                self.by_gemm(one, a, b, out, threads);
+            }
+        });
+    }
+
+    /// How the work is spread over the pool; depends on the shapes only.
+    fn spread(&self) -> Spread {
+        let count: usize = self.batch.iter().product();
+        let work = self.work();
+        match (work.saturating_mul(count) >= LARGE, count > 1 && work < SPLIT) {
+            (false, _) => Spread::None,
+            (true, true) => Spread::Batch,
+            (true, false) => Spread::Inside,
+        }
+    }
+}
+
+/// Where a product is split over the pool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spread {
+    None,
+    Batch,
+    Inside,
+}
+
+/// What is multiplied.
+trait Multiply: Item {
+    /// All matrices; every element of `out` is written.
+    fn all(product: &Product<'_, Self>, out: &mut [MaybeUninit<Self>]);
+}
+impl Multiply for f32 {
+    fn all(product: &Product<'_, Self>, out: &mut [MaybeUninit<Self>]) {
+        if !product.is_rows() {
+            return product.by_size(1.0, out);
+        }
+        let spread = product.spread();
+        product.each(spread == Spread::Batch, out, |a, b, out| {
+            product.by_rows(a, b, out, spread == Spread::Inside);
+        });
+    }
+}
+impl Multiply for f64 {
+    fn all(product: &Product<'_, Self>, out: &mut [MaybeUninit<Self>]) {
+        product.by_size(1.0, out);
+    }
+}
+impl Multiply for i64 {
+    fn all(product: &Product<'_, Self>, out: &mut [MaybeUninit<Self>]) {
+        product.each(product.spread() != Spread::None, out, |a, b, out| product.by_loops(a, b, out));
+    }
+}
+
 impl Product<'_, f32> {
     /// Whether scalar products of rows are the way: a few rows by a matrix whose columns lie in order.
     fn is_rows(&self) -> bool {
@@ -211,58 +353,6 @@ impl Product<'_, f32> {
             out.par_chunks_mut(ROW_TASK * self.n).enumerate().for_each(task);
         } else {
             task((0, out));
-        }
-    }
-
-    /// One matrix by `gemm`.
-    fn by_gemm(&self, a: isize, b: isize, out: &mut [MaybeUninit<f32>], threads: Parallelism) {
-        let Self { m, k, n, .. } = *self;
-        // The product is added to the bias where there is one.
-        if let Some(bias) = &self.bias {
-            let fill = |out: &mut [MaybeUninit<f32>]| {
-                for (slot, bias) in out.iter_mut().zip(bias) {
-                    slot.write(*bias);
-                }
-            };
-            match threads {
-                Parallelism::None => out.chunks_mut(n).for_each(fill),
-                Parallelism::Rayon(_) => out.par_chunks_mut(n).for_each(fill),
-            }
-        }
-        if out.len() != m * n || k == 0 {
-            if self.bias.is_none() {
-                out.fill(MaybeUninit::new(0.0));
-            }
-            return;
-        }
-        let (x, y) = (&self.a.data[a as usize..], &self.b.data[b as usize..]);
-        // SAFETY: `new` has checked the extents, and `View::of` that every element of both operands, at any index of batch, row and column,
-        // lies in its storage, and `start` gives the places of first elements; `out` holds m * n elements, which are
-        // written, and read only if they have just been filled with the bias. `gemm` only multiplies strides by indices
-        // below m, k and n.
-        // The storage of `out` is uniquely owned, so that it does not overlap the operands'.
-        unsafe {
-            gemm::gemm(
-                m,
-                n,
-                k,
-                out.as_mut_ptr().cast::<f32>(),
-                1,
-                n as isize,
-                self.bias.is_some(),
-                x.as_ptr(),
-                self.a.column,
-                self.a.row,
-                y.as_ptr(),
-                self.b.column,
-                self.b.row,
-                1.0,
-                1.0,
-                false,
-                false,
-                false,
-                threads,
-            );
         }
     }
 }
@@ -369,48 +459,62 @@ pub(crate) fn linear(
 }
 
 fn product(a: &LocalArray, b: &LocalArray, bias: Option<&LocalArray>, out: &mut LocalArray) -> Result<()> {
+    let dtype = out.dtype();
+    if !is_number(dtype) {
+        return Err(unsupported(format_args!("a matrix product of {dtype}")));
+    }
+    if [Some(a), Some(b), bias].into_iter().flatten().any(|factor| factor.dtype() != dtype) {
+        return Err(internal(format!("the matrix product of {a:?} and {b:?} into {out:?}")));
+    }
     if out.elements() == 0 {
         // There may be no data to look at: an operand with an extent of 0 may be a view of anything.
-        return match out.dtype() {
-            DType::F32 | DType::I64 => Ok(()),
-            other => Err(unsupported(format_args!("a matrix product of {other}"))),
-        };
+        return Ok(());
     }
-    match out.dtype() {
-        DType::F32 => {
-            let product = Product::<f32>::new(a, b, bias, out)?;
-            let count: usize = product.batch.iter().product();
-            let work = product.work();
-            let large = work.saturating_mul(count) >= LARGE;
-            let over_batch = large && count > 1 && work < SPLIT;
-            let split = large && !over_batch;
-            let threads = if split { Parallelism::Rayon(0) } else { Parallelism::None };
-            let write = |out: &mut [MaybeUninit<f32>]| {
-                product.each(over_batch, out, |a, b, out| {
-                    if product.is_rows() {
-                        product.by_rows(a, b, out, split);
-                    } else if work <= SMALL {
-                        product.by_loops(a, b, out);
-                    } else {
-                        product.by_gemm(a, b, out, threads);
-                    }
-                });
-                Ok(())
-            };
-            // SAFETY: the chunks of `each` are all of `out`; each way writes every element of a chunk.
-            unsafe { overwrite::<f32>(out, write) }
+    if is_narrow(dtype) {
+        if bias.is_some() {
+            return Err(unsupported(format_args!("a bias of {dtype}")));
         }
-        DType::I64 => {
-            let product = Product::<i64>::new(a, b, bias, out)?;
-            let count: usize = product.batch.iter().product();
-            let large = product.work().saturating_mul(count) >= LARGE;
-            let write = |out: &mut [MaybeUninit<i64>]| {
-                product.each(large, out, |a, b, out| product.by_loops(a, b, out));
-                Ok(())
-            };
-            // SAFETY: the chunks of `each` are all of `out`; `by_loops` writes every element of a chunk.
-            unsafe { overwrite::<i64>(out, write) }
-        }
-        other => Err(unsupported(format_args!("a matrix product of {other}"))),
+        return with_narrow!(dtype, S => converted::<S>(a, b, out));
     }
+    match kind(dtype)? {
+        Kind::Float => direct::<f32>(a, b, bias, out),
+        Kind::Double => direct::<f64>(a, b, bias, out),
+        _ => direct::<i64>(a, b, bias, out),
+    }
+}
+
+/// A product that is computed as it lies in memory.
+fn direct<T: Multiply>(
+    a: &LocalArray,
+    b: &LocalArray,
+    bias: Option<&LocalArray>,
+    out: &mut LocalArray,
+) -> Result<()> {
+    let (a, b) = (Factor::new(a)?, Factor::new(b)?);
+    let product = Product::<T>::new(&a, &b, bias, out.shape())?;
+    // SAFETY: `all` writes every element.
+    unsafe {
+        overwrite::<T>(out, |out| {
+            T::all(&product, out);
+            Ok(())
+        })
+    }
+}
+
+/// A product of factors that are converted first.
+fn converted<S: Narrow>(a: &LocalArray, b: &LocalArray, out: &mut LocalArray) -> Result<()>
+where
+    S::Lane: Multiply,
+{
+    let (a, b) = (Factor::new(a)?, Factor::new(b)?);
+    let product = Product::<S::Lane>::new(&a, &b, None, out.shape())?;
+    let mut results = vec![S::Lane::ZERO; out.elements()];
+    // SAFETY: `all` only puts values into the slots.
+    S::Lane::all(&product, unsafe { as_slots(&mut results) });
+    let write = |out: &mut [MaybeUninit<S>]| {
+        apply(Lane::Slice(&results), out, S::store);
+        Ok(())
+    };
+    // SAFETY: there are as many results as elements of `out`.
+    unsafe { overwrite::<S>(out, write) }
 }

@@ -1,43 +1,165 @@
-//! The dtypes: their arithmetic, elementwise functions and conversions.
+//! The dtypes: how their elements lie in memory, what they are computed in, their arithmetic and conversions.
 //!
-//! A new dtype is an arm of [`with_dtype`], a variant of `Buffer` and `Value`, and an implementation of [`Item`].
+//! There are three layers, so that code is compiled for few types:
+//!
+//! * **Memory** is [words](crate::storage::with_word) of 1, 2, 4 or 8 bytes: what only moves elements knows no more.
+//! * **Computation** is in five *lanes* ([`Item`]): truth values, i64, u64, f32 and f64. The integers below 64 bits are
+//!   computed as i64 and wrapped to their width after every step, f16 and bf16 as f32 and rounded where they are
+//!   written.
+//! * **Conversion** between the two is the only code for each of the eight [`Narrow`] dtypes.
+//!
+//! A new dtype that is computed in one of the lanes is an implementation of [`Narrow`] and an arm of [`kind`],
+//! [`with_narrow`] and the conversions of its lane.
 
 use crate::device::vectorize;
-use crate::map::{Lane, Room, Value};
+use crate::map::{Lane, Value};
 use crate::storage::{Buffer, Data};
-use bytemuck::NoUninit;
+use bytemuck::{Pod, Zeroable, cast_slice};
+use half::{bf16, f16};
 use sharding_core::backend::{BinaryOp, UnaryOp};
-use sharding_core::{Element, ReduceOp, Scalar};
+use sharding_core::{DType, ReduceOp, Result, Scalar};
 use std::mem::MaybeUninit;
 
-/// Runs a body with `$T` as the Rust type of a dtype; returns an error from the function for a dtype that is not here.
-macro_rules! with_dtype {
+/// A Rust type as which the elements of a storage are read and written: a word, or a number of its size and alignment
+/// of which any bits are a value.
+pub(crate) trait Cell: Pod + PartialEq + Send + Sync {
+    /// The words of a buffer, if they are of this size.
+    fn words(buffer: &Buffer) -> Option<&Data<Self::Word>>;
+    /// The words of a buffer, to be written.
+    fn words_mut(buffer: &mut Buffer) -> Option<&mut Data<Self::Word>>;
+    /// A buffer of these words.
+    fn wrap(data: Data<Self::Word>) -> Buffer;
+    /// The unsigned integer of the same size.
+    type Word: Cell<Word = Self::Word>;
+}
+
+macro_rules! cells {
+    ($($variant:ident $word:ty: $($type:ty),*;)*) => {$($(
+        impl Cell for $type {
+            fn words(buffer: &Buffer) -> Option<&Data<$word>> {
+                const { assert!(size_of::<$type>() == size_of::<$word>() && align_of::<$type>() == align_of::<$word>()) };
+                if let Buffer::$variant(data) = buffer { Some(data) } else { None }
+            }
+            fn words_mut(buffer: &mut Buffer) -> Option<&mut Data<$word>> {
+                const { assert!(size_of::<$type>() == size_of::<$word>() && align_of::<$type>() == align_of::<$word>()) };
+                if let Buffer::$variant(data) = buffer { Some(data) } else { None }
+            }
+            fn wrap(data: Data<$word>) -> Buffer {
+                Buffer::$variant(data)
+            }
+            type Word = $word;
+        }
+    )*)*};
+}
+cells!(
+    One u8: u8, i8, Truth;
+    Two u16: u16, i16, f16, bf16;
+    Four u32: u32, i32, f32;
+    Eight u64: u64, i64, f64;
+);
+
+/// A truth value in memory: not `bool`, of which only two bytes are values.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Pod, Zeroable)]
+pub(crate) struct Truth(u8);
+
+impl Truth {
+    #[inline(always)]
+    pub(crate) fn new(value: bool) -> Self {
+        Self(u8::from(value))
+    }
+    /// Whether it is true.
+    #[inline(always)]
+    pub(crate) fn holds(self) -> bool {
+        self.0 != 0
+    }
+}
+
+/// What a dtype is computed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Truth,
+    Int,
+    UInt,
+    Float,
+    Double,
+}
+
+/// What a dtype is computed in.
+///
+/// # Errors
+/// For a dtype that is not here.
+pub(crate) fn kind(dtype: DType) -> Result<Kind> {
+    Ok(match dtype {
+        DType::Bool => Kind::Truth,
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 => Kind::Int,
+        DType::U64 => Kind::UInt,
+        DType::F16 | DType::BF16 | DType::F32 => Kind::Float,
+        DType::F64 => Kind::Double,
+        other => return Err(crate::storage::unsupported(format_args!("the dtype {other}"))),
+    })
+}
+
+/// Whether the elements are converted before and after computing.
+pub(crate) fn is_narrow(dtype: DType) -> bool {
+    !matches!(dtype, DType::Bool | DType::I64 | DType::U64 | DType::F32 | DType::F64)
+}
+
+/// Runs a body with `$T` as the [`Item`] in which a dtype is computed; returns an error from the function for a dtype
+/// that is not here.
+macro_rules! with_lane {
     ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
-            sharding_core::DType::Bool => {
-                type $T = bool;
+        match $crate::element::kind($dtype)? {
+            $crate::element::Kind::Truth => {
+                type $T = $crate::element::Truth;
                 $body
             }
-            sharding_core::DType::I64 => {
+            $crate::element::Kind::Int => {
                 type $T = i64;
                 $body
             }
-            sharding_core::DType::F32 => {
+            $crate::element::Kind::UInt => {
+                type $T = u64;
+                $body
+            }
+            $crate::element::Kind::Float => {
                 type $T = f32;
                 $body
             }
+            $crate::element::Kind::Double => {
+                type $T = f64;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_lane;
+
+/// Runs a body with `$S` as the [`Narrow`] type of a dtype; returns an error from the function for any other dtype.
+macro_rules! with_narrow {
+    ($dtype:expr, $S:ident => $body:expr) => {
+        $crate::element::with_narrow!(
+            @match $dtype, $S => $body; I8 i8, I16 i16, I32 i32, U8 u8, U16 u16, U32 u32, F16 half::f16, BF16 half::bf16
+        )
+    };
+    (@match $dtype:expr, $S:ident => $body:expr; $($variant:ident $type:ty),*) => {
+        match $dtype {
+            $(sharding_core::DType::$variant => {
+                type $S = $type;
+                $body
+            })*
             other => return Err($crate::storage::unsupported(format_args!("the dtype {other}"))),
         }
     };
 }
-pub(crate) use with_dtype;
+pub(crate) use with_narrow;
 
 /// A place that takes an element: defined already, or not yet.
 pub(crate) trait Slot<T>: Send {
     /// Puts the element there.
     fn put(&mut self, value: T);
 }
-impl<T: Item> Slot<T> for T {
+impl<T: Cell> Slot<T> for T {
     #[inline(always)]
     fn put(&mut self, value: T) {
         *self = value;
@@ -50,34 +172,117 @@ impl<T: Send> Slot<T> for MaybeUninit<T> {
     }
 }
 
-/// The element of a dtype and what can be done with it.
-pub(crate) trait Item: Element + NoUninit + PartialOrd {
+/// The element of a dtype that is converted to compute with it.
+pub(crate) trait Narrow: Cell {
+    /// What it is computed in; every element is one of it.
+    type Lane: Item;
+    /// The same number.
+    fn load(self) -> Self::Lane;
+    /// The number wrapped to this width, or rounded to the nearest, ties to even.
+    fn store(lane: Self::Lane) -> Self;
+}
+
+macro_rules! narrow_integers {
+    ($($type:ty),*) => {$(
+        impl Narrow for $type {
+            type Lane = i64;
+            #[inline(always)]
+            fn load(self) -> i64 {
+                self.into()
+            }
+            #[inline(always)]
+            fn store(lane: i64) -> Self {
+                lane as Self
+            }
+        }
+    )*};
+}
+narrow_integers!(i8, i16, i32, u8, u16, u32);
+
+// Conversions by bits and without branches, so that loops over them vectorise on every machine; those of `half` ask for
+// instructions at run time, one call for each element. The method for f16 is that of Marat Dukhan's "FP16" library.
+
+impl Narrow for f16 {
+    type Lane = f32;
+    #[inline(always)]
+    fn load(self) -> f32 {
+        let word = u32::from(self.to_bits()) << 16;
+        let (sign, twice) = (word & 0x8000_0000, word.wrapping_add(word));
+        // Exponent and mantissa in their places of f32, the exponent too large by 112: 2^-112 mends it, infinities and
+        // NaN stay what they are.
+        let normal = f32::from_bits((twice >> 4).wrapping_add(0xe0 << 23)) * f32::from_bits(15 << 23);
+        // A subnormal is its mantissa times 2^-24.
+        let subnormal = f32::from_bits((twice >> 17) | (126 << 23)) - 0.5;
+        let size = if twice < (1 << 27) { subnormal } else { normal };
+        f32::from_bits(sign | size.to_bits())
+    }
+    #[inline(always)]
+    fn store(lane: f32) -> Self {
+        // Too large a number becomes infinite by the first factor; the second brings the others back to 4 times theirs.
+        let scaled = lane.abs() * f32::from_bits(0x7780_0000) * f32::from_bits(0x0880_0000);
+        let word = lane.to_bits();
+        let (sign, twice) = (word & 0x8000_0000, word.wrapping_add(word));
+        // Adding a power of two chosen by the exponent rounds at the last bit that f16 keeps.
+        let bias = twice & 0xff00_0000;
+        let bias = if bias < 0x7100_0000 { 0x7100_0000 } else { bias };
+        let bits = (f32::from_bits((bias >> 1).wrapping_add(0x0780_0000)) + scaled).to_bits();
+        let size = ((bits >> 13) & 0x7c00).wrapping_add(bits & 0x0fff);
+        let size = if twice > 0xff00_0000 { 0x7e00 } else { size };
+        f16::from_bits(((sign >> 16) | size) as u16)
+    }
+}
+
+impl Narrow for bf16 {
+    type Lane = f32;
+    #[inline(always)]
+    fn load(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+    #[inline(always)]
+    fn store(lane: f32) -> Self {
+        let bits = lane.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        // Rounding could make an infinity of a NaN.
+        let nan = (bits >> 16) | 0x40;
+        bf16::from_bits(if lane.is_nan() { nan } else { rounded } as u16)
+    }
+}
+
+/// An f64 as f32, rounded so that rounding the result once more, to f16 or bf16, is right: towards zero, the last bit set
+/// if anything is lost ("rounding to odd").
+#[inline(always)]
+pub(crate) fn to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    let back = f64::from(near);
+    // One step towards zero where the nearest is farther from it.
+    let bits = near.to_bits().wrapping_sub(u32::from(back.abs() > x.abs()));
+    f32::from_bits(bits | u32::from(back != x && !x.is_nan()))
+}
+
+/// What is computed in, and what can be computed.
+pub(crate) trait Item: Cell + PartialOrd {
+    /// The dtype that lies in memory as it is computed in.
+    const DTYPE: DType;
     /// The value of cleared memory, and of rows that are not there.
     const ZERO: Self;
 
-    /// The elements of a buffer of this dtype.
-    fn data(buffer: &Buffer) -> Option<&Data<Self>>;
-    /// The elements of a buffer of this dtype, to be written.
-    fn data_mut(buffer: &mut Buffer) -> Option<&mut Data<Self>>;
-    /// A buffer of these elements.
-    fn wrap(data: Data<Self>) -> Buffer;
-    /// The operand, if it is of this dtype.
+    /// The operand, if it is of this type.
     fn lane<'a>(value: &Value<'a>) -> Option<Lane<'a, Self>>;
-    /// An operand of this dtype.
+    /// An operand of this type.
     fn value(lane: Lane<'_, Self>) -> Value<'_>;
-    /// Takes `len` elements out of the room.
-    fn take<'a>(room: &mut Room<'a>, len: usize) -> Option<&'a mut [Self]>;
 
-    /// One element from its bytes in native order.
-    fn from_native(bytes: &[u8]) -> Self;
-    /// A number as this dtype, where it keeps its meaning.
+    /// As many elements of a dtype as `out` takes, from the memory of a slice of its cells.
+    fn load(dtype: DType, bytes: &[u8], out: &mut [Self]);
+    /// Wraps or rounds elements to a dtype that is computed in this type.
+    fn settle(dtype: DType, elements: &mut [Self]);
+    /// A number as this type, where it keeps its meaning.
     fn from_scalar(value: Scalar) -> Option<Self> {
-        value.to_bytes(Self::DTYPE).map(|bytes| Self::from_native(&bytes))
+        value.to_bytes(Self::DTYPE).map(|bytes| bytemuck::pod_read_unaligned(&bytes))
     }
 
-    /// The sum, wrapping; `or` for bool.
+    /// The sum, wrapping; `or` for truth values.
     fn plus(a: Self, b: Self) -> Self;
-    /// The product, wrapping; `and` for bool.
+    /// The product, wrapping; `and` for truth values.
     fn times(a: Self, b: Self) -> Self;
     /// The greater; NaN if either is NaN, 0 of -0 and 0.
     fn greater(a: Self, b: Self) -> Self;
@@ -86,13 +291,13 @@ pub(crate) trait Item: Element + NoUninit + PartialOrd {
 
     /// Whether [`unary`](Self::unary) knows the function.
     fn has_unary(op: UnaryOp) -> bool;
-    /// A function of one number, on a lane as long as `out`; false if the dtype has no such function.
+    /// A function of one number, on a lane as long as `out`; false if the type has no such function.
     fn unary(op: UnaryOp, x: Lane<'_, Self>, out: &mut [MaybeUninit<Self>]) -> bool;
     /// Whether [`binary`](Self::binary) knows the function.
     fn has_binary(op: BinaryOp) -> bool;
-    /// A function of two numbers, on lanes as long as `out`; false if the dtype has no such function.
+    /// A function of two numbers, on lanes as long as `out`; false if the type has no such function.
     fn binary(op: BinaryOp, a: Lane<'_, Self>, b: Lane<'_, Self>, out: &mut [MaybeUninit<Self>]) -> bool;
-    /// A comparison of operands of one dtype, if this one is bool; false if the op is none.
+    /// A comparison of operands of one type, if this one is [`Truth`]; false if the op is none.
     fn compare(_op: BinaryOp, _a: &Value<'_>, _b: &Value<'_>, _out: &mut [MaybeUninit<Self>]) -> bool {
         false
     }
@@ -100,37 +305,60 @@ pub(crate) trait Item: Element + NoUninit + PartialOrd {
     fn can_divide(_by: Lane<'_, Self>) -> bool {
         true
     }
-    /// An operand of any dtype converted as Rust's `as` does; to bool, whether it is not 0.
-    fn cast(x: &Value<'_>, out: &mut [MaybeUninit<Self>]);
+    /// An operand of any type converted to a dtype that is computed in this type, as Rust's `as` does; to bool, whether it
+    /// is not 0. Integers are not wrapped yet, and floats not rounded: see [`settle`](Self::settle).
+    fn cast(dtype: DType, x: &Value<'_>, out: &mut [MaybeUninit<Self>]);
 }
 
-/// What every implementation of [`Item`] says alike.
+/// What every implementation of [`Item`] says alike: its dtype, its operand, and the narrow dtypes computed in it.
 macro_rules! item {
-    ($variant:ident, $room:ident) => {
-        fn data(buffer: &Buffer) -> Option<&Data<Self>> {
-            if let Buffer::$variant(data) = buffer { Some(data) } else { None }
-        }
-        fn data_mut(buffer: &mut Buffer) -> Option<&mut Data<Self>> {
-            if let Buffer::$variant(data) = buffer { Some(data) } else { None }
-        }
-        fn wrap(data: Data<Self>) -> Buffer {
-            Buffer::$variant(data)
-        }
+    ($variant:ident: $($narrow:ident $type:ty),*) => {
         fn lane<'a>(value: &Value<'a>) -> Option<Lane<'a, Self>> {
             if let Value::$variant(lane) = value { Some(*lane) } else { None }
         }
         fn value(lane: Lane<'_, Self>) -> Value<'_> {
             Value::$variant(lane)
         }
-        fn take<'a>(room: &mut Room<'a>, len: usize) -> Option<&'a mut [Self]> {
-            let (taken, rest) = std::mem::take(&mut room.$room).split_at_mut_checked(len)?;
-            room.$room = rest;
-            Some(taken)
+        fn load(dtype: DType, bytes: &[u8], out: &mut [Self]) {
+            match dtype {
+                $(DType::$narrow => load(cast_slice::<u8, $type>(bytes), out, Narrow::load),)*
+                _ => load(cast_slice::<u8, Self>(bytes), out, |x| x),
+            }
+        }
+        fn settle(dtype: DType, elements: &mut [Self]) {
+            match dtype {
+                $(DType::$narrow => settle::<$type>(elements),)*
+                _ => debug_assert!(!is_narrow(dtype), "{} elements of {dtype}", elements.len()),
+            }
         }
     };
 }
 
-/// The functions of one number that a dtype has.
+#[inline]
+fn load<S: Copy, T>(x: &[S], out: &mut [T], f: impl Fn(S) -> T) {
+    vectorize(
+        #[inline(always)]
+        || {
+            for (slot, x) in out.iter_mut().zip(x) {
+                *slot = f(*x);
+            }
+        },
+    );
+}
+
+#[inline]
+fn settle<S: Narrow>(elements: &mut [S::Lane]) {
+    vectorize(
+        #[inline(always)]
+        || {
+            for x in elements {
+                *x = S::store(*x).load();
+            }
+        },
+    );
+}
+
+/// The functions of one number that a type has.
 macro_rules! unary {
     ($($op:ident => $function:expr),*) => {
         fn has_unary(op: UnaryOp) -> bool {
@@ -146,7 +374,7 @@ macro_rules! unary {
     };
 }
 
-/// The functions of two numbers that a dtype has.
+/// The functions of two numbers that a type has.
 macro_rules! binary {
     ($($op:ident => $function:expr),*) => {
         fn has_binary(op: BinaryOp) -> bool {
@@ -167,44 +395,46 @@ macro_rules! binary {
     };
 }
 
-/// The conversions to a dtype from every dtype.
-macro_rules! cast {
-    ($($variant:ident => $function:expr),*) => {
-        fn cast(x: &Value<'_>, out: &mut [MaybeUninit<Self>]) {
-            match *x {
-                $(Value::$variant(x) => apply(x, out, $function),)*
-            }
+/// What f32 and f64 say alike.
+macro_rules! float {
+    ($dtype:ident) => {
+        const DTYPE: DType = DType::$dtype;
+        const ZERO: Self = 0.0;
+        #[inline(always)]
+        fn plus(a: Self, b: Self) -> Self {
+            a + b
         }
+        #[inline(always)]
+        fn times(a: Self, b: Self) -> Self {
+            a * b
+        }
+        #[inline(always)]
+        fn greater(a: Self, b: Self) -> Self {
+            // Equal numbers differ at most in the sign of 0, which `and` drops.
+            let same = Self::from_bits(a.to_bits() & b.to_bits());
+            let other = if a > b || a.is_nan() { a } else { b };
+            if a == b { same } else { other }
+        }
+        #[inline(always)]
+        fn lesser(a: Self, b: Self) -> Self {
+            let same = Self::from_bits(a.to_bits() | b.to_bits());
+            let other = if a < b || a.is_nan() { a } else { b };
+            if a == b { same } else { other }
+        }
+        binary!(
+            Add => |a, b| a + b,
+            Sub => |a, b| a - b,
+            Mul => |a, b| a * b,
+            Div => |a, b| a / b,
+            Max => Self::greater,
+            Min => Self::lesser
+        );
     };
 }
 
 impl Item for f32 {
-    const ZERO: Self = 0.0;
-    item!(F32, floats);
-    fn from_native(bytes: &[u8]) -> Self {
-        bytes.try_into().map_or(0.0, Self::from_ne_bytes)
-    }
-    #[inline(always)]
-    fn plus(a: Self, b: Self) -> Self {
-        a + b
-    }
-    #[inline(always)]
-    fn times(a: Self, b: Self) -> Self {
-        a * b
-    }
-    #[inline(always)]
-    fn greater(a: Self, b: Self) -> Self {
-        // Equal numbers differ at most in the sign of 0, which `and` drops.
-        let same = Self::from_bits(a.to_bits() & b.to_bits());
-        let other = if a > b || a.is_nan() { a } else { b };
-        if a == b { same } else { other }
-    }
-    #[inline(always)]
-    fn lesser(a: Self, b: Self) -> Self {
-        let same = Self::from_bits(a.to_bits() | b.to_bits());
-        let other = if a < b || a.is_nan() { a } else { b };
-        if a == b { same } else { other }
-    }
+    float!(F32);
+    item!(Float: F16 f16, BF16 bf16);
     unary!(
         Neg => |x| -x,
         Abs => f32::abs,
@@ -215,111 +445,169 @@ impl Item for f32 {
         Tanh => tanh,
         Erf => erf
     );
-    binary!(
-        Add => |a, b| a + b,
-        Sub => |a, b| a - b,
-        Mul => |a, b| a * b,
-        Div => |a, b| a / b,
-        Max => Self::greater,
-        Min => Self::lesser
+    fn cast(dtype: DType, x: &Value<'_>, out: &mut [MaybeUninit<Self>]) {
+        let narrow = is_narrow(dtype);
+        match *x {
+            Value::Float(x) => apply(x, out, |x| x),
+            Value::Truth(x) => apply(x, out, |x| f32::from(u8::from(x.holds()))),
+            Value::Int(x) if narrow => apply(x, out, |x| to_odd(x as f64)),
+            Value::UInt(x) if narrow => apply(x, out, |x| to_odd(x as f64)),
+            Value::Double(x) if narrow => apply(x, out, to_odd),
+            Value::Int(x) => apply(x, out, |x| x as f32),
+            Value::UInt(x) => apply(x, out, |x| x as f32),
+            Value::Double(x) => apply(x, out, |x| x as f32),
+        }
+    }
+}
+
+impl Item for f64 {
+    float!(F64);
+    item!(Double:);
+    unary!(
+        Neg => |x| -x,
+        Abs => f64::abs,
+        Exp => f64::exp,
+        Log => f64::ln,
+        Sqrt => f64::sqrt,
+        Rsqrt => |x| 1.0 / x.sqrt(),
+        Tanh => f64::tanh,
+        Erf => libm::erf
     );
-    cast!(
-        F32 => |x| x,
-        I64 => |x| x as f32,
-        Bool => |x| f32::from(u8::from(x))
-    );
+    fn cast(_: DType, x: &Value<'_>, out: &mut [MaybeUninit<Self>]) {
+        match *x {
+            Value::Float(x) => apply(x, out, f64::from),
+            Value::Truth(x) => apply(x, out, |x| f64::from(u8::from(x.holds()))),
+            Value::Int(x) => apply(x, out, |x| x as f64),
+            Value::UInt(x) => apply(x, out, |x| x as f64),
+            Value::Double(x) => apply(x, out, |x| x),
+        }
+    }
+}
+
+/// What i64 and u64 say alike.
+macro_rules! integer {
+    ($dtype:ident, $type:ident) => {
+        const DTYPE: DType = DType::$dtype;
+        const ZERO: Self = 0;
+        #[inline(always)]
+        fn plus(a: Self, b: Self) -> Self {
+            a.wrapping_add(b)
+        }
+        #[inline(always)]
+        fn times(a: Self, b: Self) -> Self {
+            a.wrapping_mul(b)
+        }
+        #[inline(always)]
+        fn greater(a: Self, b: Self) -> Self {
+            a.max(b)
+        }
+        #[inline(always)]
+        fn lesser(a: Self, b: Self) -> Self {
+            a.min(b)
+        }
+        binary!(
+            Add => Self::plus,
+            Sub => $type::wrapping_sub,
+            Mul => Self::times,
+            // `can_divide` has been asked: 0 is only for the compiler.
+            Div => |a, b| if b == 0 { 0 } else { a.wrapping_div(b) },
+            Max => Self::greater,
+            Min => Self::lesser
+        );
+        fn can_divide(by: Lane<'_, Self>) -> bool {
+            match by {
+                Lane::Slice(by) => !by.contains(&0),
+                Lane::Splat(by) => by != 0,
+            }
+        }
+    };
 }
 
 impl Item for i64 {
-    const ZERO: Self = 0;
-    item!(I64, ints);
-    fn from_native(bytes: &[u8]) -> Self {
-        bytes.try_into().map_or(0, Self::from_ne_bytes)
-    }
-    #[inline(always)]
-    fn plus(a: Self, b: Self) -> Self {
-        a.wrapping_add(b)
-    }
-    #[inline(always)]
-    fn times(a: Self, b: Self) -> Self {
-        a.wrapping_mul(b)
-    }
-    #[inline(always)]
-    fn greater(a: Self, b: Self) -> Self {
-        a.max(b)
-    }
-    #[inline(always)]
-    fn lesser(a: Self, b: Self) -> Self {
-        a.min(b)
-    }
+    integer!(I64, i64);
+    item!(Int: I8 i8, I16 i16, I32 i32, U8 u8, U16 u16, U32 u32);
     unary!(
         Neg => i64::wrapping_neg,
         Abs => i64::wrapping_abs
     );
-    binary!(
-        Add => Self::plus,
-        Sub => i64::wrapping_sub,
-        Mul => Self::times,
-        // `can_divide` has been asked: 0 is only for the compiler.
-        Div => |a, b| if b == 0 { 0 } else { a.wrapping_div(b) },
-        Max => Self::greater,
-        Min => Self::lesser
-    );
-    fn can_divide(by: Lane<'_, Self>) -> bool {
-        match by {
-            Lane::Slice(by) => !by.contains(&0),
-            Lane::Splat(by) => by != 0,
+    fn cast(dtype: DType, x: &Value<'_>, out: &mut [MaybeUninit<Self>]) {
+        // Floats beyond the ends of a dtype become its ends; wrapping would make anything of them.
+        let end = |end: Scalar| Self::from_scalar(end).unwrap_or_default();
+        let (low, high) = (end(dtype.lowest()), end(dtype.highest()));
+        match *x {
+            Value::Float(x) => apply(x, out, |x| (x as i64).clamp(low, high)),
+            Value::Double(x) => apply(x, out, |x| (x as i64).clamp(low, high)),
+            Value::Truth(x) => apply(x, out, |x| i64::from(x.holds())),
+            Value::Int(x) => apply(x, out, |x| x),
+            Value::UInt(x) => apply(x, out, |x| x as i64),
         }
     }
-    cast!(
-        F32 => |x| x as i64,
-        I64 => |x| x,
-        Bool => i64::from
-    );
 }
 
-impl Item for bool {
-    const ZERO: Self = false;
-    item!(Bool, bools);
-    fn from_native(bytes: &[u8]) -> Self {
-        bytes.iter().any(|byte| *byte != 0)
+impl Item for u64 {
+    integer!(U64, u64);
+    item!(UInt:);
+    unary!(
+        Neg => u64::wrapping_neg,
+        Abs => |x| x
+    );
+    fn cast(_: DType, x: &Value<'_>, out: &mut [MaybeUninit<Self>]) {
+        match *x {
+            Value::Float(x) => apply(x, out, |x| x as u64),
+            Value::Double(x) => apply(x, out, |x| x as u64),
+            Value::Truth(x) => apply(x, out, |x| u64::from(x.holds())),
+            Value::Int(x) => apply(x, out, |x| x as u64),
+            Value::UInt(x) => apply(x, out, |x| x),
+        }
     }
+}
+
+impl Item for Truth {
+    const DTYPE: DType = DType::Bool;
+    const ZERO: Self = Truth(0);
+    item!(Truth:);
     #[inline(always)]
     fn plus(a: Self, b: Self) -> Self {
-        a | b
+        Self(a.0 | b.0)
     }
     #[inline(always)]
     fn times(a: Self, b: Self) -> Self {
-        a & b
+        Self(a.0 & b.0)
     }
     #[inline(always)]
     fn greater(a: Self, b: Self) -> Self {
-        a | b
+        Self(a.0 | b.0)
     }
     #[inline(always)]
     fn lesser(a: Self, b: Self) -> Self {
-        a & b
+        Self(a.0 & b.0)
     }
-    unary!(Not => |x: bool| !x);
+    unary!(Not => |x: Truth| Truth(x.0 ^ 1));
     binary!(
-        And => |a, b| a & b,
-        Or => |a, b| a | b,
+        And => Self::times,
+        Or => Self::plus,
         Max => Self::greater,
         Min => Self::lesser
     );
     fn compare(op: BinaryOp, a: &Value<'_>, b: &Value<'_>, out: &mut [MaybeUninit<Self>]) -> bool {
         match (*a, *b) {
-            (Value::Bool(a), Value::Bool(b)) => compare(op, a, b, out),
-            (Value::I64(a), Value::I64(b)) => compare(op, a, b, out),
-            (Value::F32(a), Value::F32(b)) => compare(op, a, b, out),
+            (Value::Truth(a), Value::Truth(b)) => compare(op, a, b, out),
+            (Value::Int(a), Value::Int(b)) => compare(op, a, b, out),
+            (Value::UInt(a), Value::UInt(b)) => compare(op, a, b, out),
+            (Value::Float(a), Value::Float(b)) => compare(op, a, b, out),
+            (Value::Double(a), Value::Double(b)) => compare(op, a, b, out),
             _ => false,
         }
     }
-    cast!(
-        F32 => |x| x != 0.0,
-        I64 => |x| x != 0,
-        Bool => |x| x
-    );
+    fn cast(_: DType, x: &Value<'_>, out: &mut [MaybeUninit<Self>]) {
+        match *x {
+            Value::Float(x) => apply(x, out, |x| Truth::new(x != 0.0)),
+            Value::Double(x) => apply(x, out, |x| Truth::new(x != 0.0)),
+            Value::Truth(x) => apply(x, out, |x| x),
+            Value::Int(x) => apply(x, out, |x| Truth::new(x != 0)),
+            Value::UInt(x) => apply(x, out, |x| Truth::new(x != 0)),
+        }
+    }
 }
 
 /// `out[i] = f(x[i])` for every element, vectorised.
@@ -371,12 +659,12 @@ pub(crate) fn zip<T: Copy, R: Copy>(
     }
 }
 
-/// Comparison of two operands of one dtype; false if the op is none.
-fn compare<T: Item>(op: BinaryOp, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [MaybeUninit<bool>]) -> bool {
+/// Comparison of two operands of one type; false if the op is none.
+fn compare<T: Item>(op: BinaryOp, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [MaybeUninit<Truth>]) -> bool {
     match op {
-        BinaryOp::Eq => zip(a, b, out, |a, b| a == b),
-        BinaryOp::Lt => zip(a, b, out, |a, b| a < b),
-        BinaryOp::Le => zip(a, b, out, |a, b| a <= b),
+        BinaryOp::Eq => zip(a, b, out, |a, b| Truth::new(a == b)),
+        BinaryOp::Lt => zip(a, b, out, |a, b| Truth::new(a < b)),
+        BinaryOp::Le => zip(a, b, out, |a, b| Truth::new(a <= b)),
         _ => return false,
     }
     true

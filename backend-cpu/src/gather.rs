@@ -2,8 +2,7 @@
 
 use crate::copy::Walk;
 use crate::device::is_large;
-use crate::element::{Item, with_dtype};
-use crate::storage::{View, internal, overwrite};
+use crate::storage::{View, internal, overwrite, with_word};
 use rayon::prelude::*;
 use sharding_core::backend::{Gather, LocalArray, LocalMeta, Support};
 use sharding_core::{DType, Error, ErrorKind, Result};
@@ -51,7 +50,7 @@ pub(crate) fn run(
     out: &mut LocalArray,
 ) -> Result<()> {
     let axis = gather.axis;
-    if axis >= table.shape().len() || indices.dtype() != DType::I64 {
+    if axis >= table.shape().len() || indices.dtype() != DType::I64 || table.dtype() != out.dtype() {
         return Err(internal(format!("a gather of {table:?} by {indices:?} on axis {axis}")));
     }
     let rows = local_rows(gather, table.shape().extent(axis), indices)?;
@@ -62,7 +61,7 @@ pub(crate) fn run(
     if out.elements() == 0 {
         return Ok(());
     }
-    with_dtype!(table.dtype(), T => {
+    with_word!(table.dtype(), T => {
         let view = View::<T>::of(table)?;
         let (shape, strides) = (&view.meta().shape, &view.meta().strides);
         let offset = view.meta().offset as isize;
@@ -78,7 +77,7 @@ pub(crate) fn run(
                     let at = start + row as isize * strides[axis];
                     inner.shifted(at).read(view.data(), 0, out);
                 }
-                None => out.fill(MaybeUninit::new(T::ZERO)),
+                None => out.fill(MaybeUninit::new(0)),
             }
         };
         let write = |out: &mut [MaybeUninit<T>]| {

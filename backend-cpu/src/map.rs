@@ -2,8 +2,9 @@
 
 use crate::copy::{Walk, transposes};
 use crate::device::{is_large, vectorize};
-use crate::element::{Item, apply, with_dtype};
-use crate::storage::{View, alloc, as_slots, dense, internal, overwrite, unsupported};
+use crate::element::{Cell, Item, Narrow, Truth, apply, is_narrow, with_lane, with_narrow};
+use crate::storage::{View, alloc, as_slots, dense, internal, overwrite, unsupported, with_word};
+use bytemuck::{cast_slice, cast_slice_mut};
 use rayon::prelude::*;
 use sharding_core::backend::{BinaryOp, Expr, LocalArray, LocalMeta, Node, Support, UnaryOp};
 use sharding_core::{DType, Error, ErrorKind, Result, Shape};
@@ -23,105 +24,126 @@ pub(crate) enum Lane<'a, T> {
     Splat(T),
 }
 
-/// A [`Lane`] of any dtype.
+/// A [`Lane`] of any type that is computed in.
 #[derive(Clone, Copy)]
 pub(crate) enum Value<'a> {
-    Bool(Lane<'a, bool>),
-    I64(Lane<'a, i64>),
-    F32(Lane<'a, f32>),
+    Truth(Lane<'a, Truth>),
+    Int(Lane<'a, i64>),
+    UInt(Lane<'a, u64>),
+    Float(Lane<'a, f32>),
+    Double(Lane<'a, f64>),
 }
 
-impl Value<'_> {
-    /// The dtype.
-    pub(crate) fn dtype(&self) -> DType {
-        match self {
-            Value::Bool(_) => DType::Bool,
-            Value::I64(_) => DType::I64,
-            Value::F32(_) => DType::F32,
+/// Runs a body with `$T` as the type of a value and `$lane` as its lane.
+macro_rules! with_value {
+    ($value:expr, $T:ident, $lane:ident => $body:expr) => {
+        match $value {
+            Value::Truth($lane) => {
+                type $T = Truth;
+                $body
+            }
+            Value::Int($lane) => {
+                type $T = i64;
+                $body
+            }
+            Value::UInt($lane) => {
+                type $T = u64;
+                $body
+            }
+            Value::Float($lane) => {
+                type $T = f32;
+                $body
+            }
+            Value::Double($lane) => {
+                type $T = f64;
+                $body
+            }
         }
+    };
+}
+
+/// Room for intermediate results of every type.
+#[derive(Default)]
+pub(crate) struct Room<'a>(&'a mut [u64]);
+
+impl<'a> Room<'a> {
+    /// Takes `len` elements out of the room.
+    pub(crate) fn take<T: Item>(&mut self, len: usize) -> Option<&'a mut [T]> {
+        let (taken, rest) = std::mem::take(&mut self.0).split_at_mut_checked(words::<T>(len))?;
+        self.0 = rest;
+        cast_slice_mut(taken).get_mut(..len)
     }
 }
 
-/// Room for intermediate results of every dtype.
-#[derive(Default)]
-pub(crate) struct Room<'a> {
-    pub(crate) bools: &'a mut [bool],
-    pub(crate) ints: &'a mut [i64],
-    pub(crate) floats: &'a mut [f32],
-}
-
-/// Memory for [`Room`], kept from call to call.
-#[derive(Default)]
-struct Scratch {
-    bools: Vec<bool>,
-    ints: Vec<i64>,
-    floats: Vec<f32>,
+/// How many words of 8 bytes hold `len` elements.
+const fn words<T>(len: usize) -> usize {
+    (len * size_of::<T>()).div_ceil(8)
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// Memory for [`Room`], kept from call to call.
+    static SCRATCH: RefCell<Vec<u64>> = RefCell::default();
 }
 
-impl Scratch {
-    fn room(&mut self, needs: &Needs) -> Room<'_> {
-        fn grown<T: Item>(vec: &mut Vec<T>, len: usize) -> &mut [T] {
-            if vec.len() < len {
-                vec.resize(len, T::ZERO);
-            }
-            &mut vec[..len]
-        }
-        Room {
-            bools: grown(&mut self.bools, needs.bools * CHUNK),
-            ints: grown(&mut self.ints, needs.ints * CHUNK),
-            floats: grown(&mut self.floats, needs.floats * CHUNK),
-        }
+/// The first `len` words of the memory for [`Room`].
+fn grown(scratch: &mut Vec<u64>, len: usize) -> &mut [u64] {
+    if scratch.len() < len {
+        scratch.resize(len, 0);
     }
-}
-
-/// How many chunks of each dtype an expression keeps.
-#[derive(Clone, Copy, Default)]
-struct Needs {
-    bools: usize,
-    ints: usize,
-    floats: usize,
-}
-
-impl Needs {
-    fn add(&mut self, dtype: DType) {
-        match dtype {
-            DType::Bool => self.bools += 1,
-            DType::I64 => self.ints += 1,
-            _ => self.floats += 1,
-        }
-    }
-    fn is_empty(&self) -> bool {
-        self.bools + self.ints + self.floats == 0
-    }
+    &mut scratch[..len]
 }
 
 /// An input of an expression.
 enum Source<'a> {
     /// The result's elements in order, or one for all.
     Direct(Value<'a>),
-    /// Anything else is copied chunk by chunk.
+    /// Anything else that is computed as it lies is copied chunk by chunk.
     Strided(Value<'a>, Walk),
+    /// What is converted to compute with it, chunk by chunk: the memory of the result's elements in order, or with a walk
+    /// over it.
+    Narrow(DType, &'a [u8], Option<Walk>),
 }
 
 impl<'a> Source<'a> {
     fn new(array: &'a LocalArray, shape: &Shape) -> Result<Self> {
-        with_dtype!(array.dtype(), T => {
+        let dtype = array.dtype();
+        if is_narrow(dtype) {
+            return with_word!(dtype, W => Self::narrow::<W>(array, shape));
+        }
+        with_lane!(dtype, T => {
             let view = View::<T>::of(array)?;
             if **array.shape() == **shape && let Some(elements) = view.dense() {
                 return Ok(Source::Direct(T::value(Lane::Slice(elements))));
             }
-            let meta = view.meta();
-            let walk = Walk::broadcast(&meta.shape, &meta.strides, meta.offset as isize, shape)
-                .ok_or_else(|| internal(format!("{} does not broadcast to {shape}", meta.shape)))?;
+            let walk = walk(view.meta(), shape)?;
             Ok(match walk.splat() {
                 Some(at) => Source::Direct(T::value(Lane::Splat(view.data()[at]))),
                 None => Source::Strided(T::value(Lane::Slice(view.data())), walk),
             })
         })
+    }
+
+    fn narrow<W: Cell>(array: &'a LocalArray, shape: &Shape) -> Result<Self> {
+        let (view, dtype) = (View::<W>::of(array)?, array.dtype());
+        if **array.shape() == **shape
+            && let Some(elements) = view.dense()
+        {
+            return Ok(Source::Narrow(dtype, cast_slice(elements), None));
+        }
+        let walk = walk(view.meta(), shape)?;
+        let Some(at) = walk.splat() else {
+            return Ok(Source::Narrow(dtype, cast_slice(view.data()), Some(walk)));
+        };
+        with_lane!(dtype, T => {
+            let mut one = [T::ZERO];
+            T::load(dtype, cast_slice(&view.data()[at..=at]), &mut one);
+            Ok(Source::Direct(T::value(Lane::Splat(one[0]))))
+        })
+    }
+
+    /// Whether chunks of it take room.
+    fn keeps(&self) -> bool {
+        !matches!(self, Source::Direct(_))
     }
 
     /// Elements `start..start + len` of the result's order.
@@ -131,29 +153,43 @@ impl<'a> Source<'a> {
     {
         match self {
             Source::Direct(value) => Ok(value.chunk(start, len)),
-            Source::Strided(value, walk) => with_dtype!(value.dtype(), T => {
-                let data = if let Some(Lane::Slice(data)) = T::lane(value) { data } else { &[] };
-                let out = T::take(room, CHUNK).ok_or_else(no_room)?;
+            Source::Strided(value, walk) => with_value!(value, T, lane => {
+                let data = if let Lane::Slice(data) = *lane { data } else { &[] };
+                let out = room.take::<T>(CHUNK).ok_or_else(no_room)?;
                 walk.read(data, start, &mut out[..len]);
                 Ok(T::value(Lane::Slice(&out[..len])))
+            }),
+            Source::Narrow(dtype, bytes, walk) => with_lane!(*dtype, T => {
+                let out = room.take::<T>(CHUNK).ok_or_else(no_room)?;
+                let out = &mut out[..len];
+                match walk {
+                    None => {
+                        let size = dtype.size();
+                        T::load(*dtype, &bytes[start * size..(start + len) * size], out);
+                    }
+                    Some(walk) => with_word!(*dtype, W => {
+                        let mut read: [W; CHUNK] = [0; CHUNK];
+                        walk.read(cast_slice::<u8, W>(bytes), start, &mut read[..len]);
+                        T::load(*dtype, cast_slice(&read[..len]), out);
+                    }),
+                }
+                Ok(T::value(Lane::Slice(out)))
             }),
         }
     }
 }
 
+fn walk(meta: &LocalMeta, shape: &Shape) -> Result<Walk> {
+    Walk::broadcast(&meta.shape, &meta.strides, meta.offset as isize, shape)
+        .ok_or_else(|| internal(format!("{} does not broadcast to {shape}", meta.shape)))
+}
+
 impl<'a> Value<'a> {
     fn chunk(self, start: usize, len: usize) -> Self {
-        fn part<T>(lane: Lane<'_, T>, start: usize, len: usize) -> Lane<'_, T> {
-            match lane {
-                Lane::Slice(all) => Lane::Slice(&all[start..start + len]),
-                splat => splat,
-            }
-        }
-        match self {
-            Value::Bool(lane) => Value::Bool(part(lane, start, len)),
-            Value::I64(lane) => Value::I64(part(lane, start, len)),
-            Value::F32(lane) => Value::F32(part(lane, start, len)),
-        }
+        with_value!(self, T, lane => match lane {
+            Lane::Slice(all) => T::value(Lane::Slice(&all[start..start + len])),
+            splat => T::value(splat),
+        })
     }
 }
 
@@ -165,7 +201,10 @@ type Values<'a> = SmallVec<[Value<'a>; 8]>;
 
 /// The step of an expression that cannot run, in words.
 fn step_error(node: &Node, values: &[Value<'_>]) -> Error {
-    let dtype = |i: u8| values.get(usize::from(i)).map_or("nothing", |value| value.dtype().name());
+    let dtype = |i: u8| match values.get(usize::from(i)) {
+        Some(value) => with_value!(value, T, _lane => T::DTYPE.name()),
+        None => "nothing",
+    };
     match *node {
         Node::Unary(op, x) => unsupported(format_args!("{op:?} of {}", dtype(x))),
         Node::Binary(op, a, b) => unsupported(format_args!("{op:?} of {} and {}", dtype(a), dtype(b))),
@@ -192,7 +231,7 @@ fn try_step<T: Item>(
         Node::Binary(op, a, b) => {
             let (a, b) = (lane(a)?, lane(b)?);
             if op == BinaryOp::Div && !T::can_divide(b) {
-                let error = Error::new(ErrorKind::Kernel, format!("a division of {} by zero", T::DTYPE));
+                let error = Error::new(ErrorKind::Kernel, "an integer division by zero");
                 return Err(Some(
                     error.with_fix("replace zeros in the divisor first: where_(b.eq(0), 1, b)"),
                 ));
@@ -200,12 +239,12 @@ fn try_step<T: Item>(
             T::binary(op, a, b, out)
         }
         Node::Select(c, a, b) => {
-            let c = bool::lane(at(c)?).ok_or(None)?;
+            let c = Truth::lane(at(c)?).ok_or(None)?;
             select(c, lane(a)?, lane(b)?, out);
             true
         }
-        Node::Cast(_, x) => {
-            T::cast(at(x)?, out);
+        Node::Cast(dtype, x) => {
+            T::cast(dtype, at(x)?, out);
             true
         }
         _ => false,
@@ -213,10 +252,10 @@ fn try_step<T: Item>(
     if done { Ok(()) } else { Err(None) }
 }
 
-fn select<T: Item>(c: Lane<'_, bool>, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [MaybeUninit<T>]) {
+fn select<T: Item>(c: Lane<'_, Truth>, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [MaybeUninit<T>]) {
     let c = match c {
         Lane::Slice(c) => c,
-        Lane::Splat(c) => return apply(if c { a } else { b }, out, |x| x),
+        Lane::Splat(c) => return apply(if c.holds() { a } else { b }, out, |x| x),
     };
     // Slices of one known length: the loops need no checks of bounds.
     let n = out.len();
@@ -239,77 +278,101 @@ fn select<T: Item>(c: Lane<'_, bool>, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut 
 }
 
 /// `out[i] = if c[i] { a(i) } else { b(i) }`; both sides are read, so that the loop has no branch.
-fn choose<T: Item>(c: &[bool], out: &mut [MaybeUninit<T>], a: impl Fn(usize) -> T, b: impl Fn(usize) -> T) {
+fn choose<T: Item>(c: &[Truth], out: &mut [MaybeUninit<T>], a: impl Fn(usize) -> T, b: impl Fn(usize) -> T) {
     vectorize(
         #[inline(always)]
         || {
             for (i, (slot, c)) in out.iter_mut().zip(c).enumerate() {
                 let (a, b) = (a(i), b(i));
-                slot.write(if *c { a } else { b });
+                slot.write(if c.holds() { a } else { b });
             }
         },
     );
 }
 
-/// The dtype of a step's result.
-fn step_dtype(node: &Node, values: &[Value<'_>]) -> Option<DType> {
-    let at = |i: u8| values.get(usize::from(i)).map(Value::dtype);
-    match *node {
-        Node::Unary(_, x) => at(x),
-        Node::Binary(op, a, _) => {
-            if op.is_comparison() {
-                Some(DType::Bool)
-            } else {
-                at(a)
-            }
-        }
-        Node::Select(_, a, _) => at(a),
-        Node::Cast(dtype, _) => Some(dtype),
-        _ => None,
+/// Whether the elements of a step's result may leave the range of a narrow dtype, or have more digits than it.
+///
+/// Floats keep their digits from step to step: an expression on f16 or bf16 is rounded where it ends, and where it says so.
+fn leaves(node: &Node, dtype: DType) -> bool {
+    match node {
+        Node::Cast(..) => true,
+        Node::Unary(..) => dtype.is_integer(),
+        Node::Binary(op, ..) => dtype.is_integer() && !matches!(op, BinaryOp::Max | BinaryOp::Min),
+        _ => false,
     }
 }
 
 /// An expression over the inputs of one launch.
 struct Program<'a> {
     nodes: &'a [Node],
+    /// The dtype of every step; none where no step but the last computes.
+    dtypes: SmallVec<[DType; 8]>,
     sources: SmallVec<[Source<'a>; 4]>,
-    needs: Needs,
+    /// The words of 8 bytes that a chunk keeps.
+    needs: usize,
 }
 
 impl<'a> Program<'a> {
-    fn new(expr: &'a Expr, inputs: &'a [&'a LocalArray], shape: &Shape) -> Result<Self> {
+    fn new(expr: &'a Expr, inputs: &'a [&'a LocalArray], out: &LocalArray) -> Result<Self> {
         let nodes = expr.nodes();
+        let shape = out.shape();
         let sources =
             inputs.iter().map(|input| Source::new(input, shape)).collect::<Result<SmallVec<[_; 4]>>>()?;
-        let mut needs = Needs::default();
+        let mut needs = 0;
+        let mut keep = |dtype: DType| -> Result<()> {
+            needs += with_lane!(dtype, T => words::<T>(CHUNK));
+            Ok(())
+        };
         for (source, input) in sources.iter().zip(inputs) {
-            if matches!(source, Source::Strided(..)) {
-                needs.add(input.dtype());
+            if source.keeps() {
+                keep(input.dtype())?;
             }
         }
         // The last step writes into the result; those of leaves are kept elsewhere.
         let inner = nodes.split_last().map_or(&[][..], |(_, inner)| inner);
+        let mut known = SmallVec::new();
         if inner.iter().any(|node| !matches!(node, Node::Input(_) | Node::Const(..))) {
             let dtypes: SmallVec<[DType; 4]> = inputs.iter().map(|input| input.dtype()).collect();
-            let dtypes = expr.dtypes(&dtypes).ok_or_else(|| unsupported(format_args!("{expr:?}")))?;
-            for (node, dtype) in inner.iter().zip(dtypes) {
+            known.extend(expr.dtypes(&dtypes).ok_or_else(|| unsupported(format_args!("{expr:?}")))?);
+            for (node, dtype) in inner.iter().zip(&known) {
                 if !matches!(node, Node::Input(_) | Node::Const(..)) {
-                    needs.add(dtype);
+                    keep(*dtype)?;
                 }
             }
         }
-        Ok(Self { nodes, sources, needs })
+        // Narrow results are computed beside the place to which they are converted.
+        if is_narrow(out.dtype()) {
+            keep(out.dtype())?;
+        }
+        Ok(Self { nodes, dtypes: known, sources, needs })
     }
 
     /// Writes elements `start..start + out.len()` of the result; every one of them, if it gives `Ok`.
     fn run<T: Item>(&self, start: usize, out: &mut [MaybeUninit<T>]) -> Result<()> {
-        if self.needs.is_empty() {
+        if self.needs == 0 {
             return self.chunk(start, out, &mut Room::default());
         }
         SCRATCH.with_borrow_mut(|scratch| {
+            let scratch = grown(scratch, self.needs);
             out.chunks_mut(CHUNK)
                 .enumerate()
-                .try_for_each(|(i, out)| self.chunk(start + i * CHUNK, out, &mut scratch.room(&self.needs)))
+                .try_for_each(|(i, out)| self.chunk(start + i * CHUNK, out, &mut Room(scratch)))
+        })
+    }
+
+    /// As [`run`](Self::run), for a result that is converted from what it is computed in.
+    fn run_narrow<S: Narrow>(&self, start: usize, out: &mut [MaybeUninit<S>]) -> Result<()> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let scratch = grown(scratch, self.needs);
+            out.chunks_mut(CHUNK).enumerate().try_for_each(|(i, out)| {
+                let mut room = Room(scratch);
+                let computed = room.take::<S::Lane>(CHUNK).ok_or_else(no_room)?;
+                let computed = &mut computed[..out.len()];
+                // SAFETY: `chunk` only puts values into the slots.
+                self.chunk(start + i * CHUNK, unsafe { as_slots(computed) }, &mut room)?;
+                apply(Lane::Slice(computed), out, S::store);
+                Ok(())
+            })
         })
     }
 
@@ -326,16 +389,19 @@ impl<'a> Program<'a> {
         let Some((last, inner)) = self.nodes.split_last() else {
             return Err(unsupported("an expression without steps"));
         };
-        for node in inner {
+        for (i, node) in inner.iter().enumerate() {
             let value = match leaf(node, &inputs)? {
                 Some(value) => value,
                 None => {
-                    let dtype = step_dtype(node, &values).ok_or_else(|| step_error(node, &values))?;
-                    with_dtype!(dtype, X => {
-                        let kept = X::take(room, CHUNK).ok_or_else(no_room)?;
+                    let dtype = *self.dtypes.get(i).ok_or_else(|| step_error(node, &values))?;
+                    with_lane!(dtype, X => {
+                        let kept = room.take::<X>(CHUNK).ok_or_else(no_room)?;
                         let kept = &mut kept[..len];
                         // SAFETY: `step` only puts values into the slots.
                         step::<X>(node, &values, unsafe { as_slots(kept) })?;
+                        if is_narrow(dtype) && leaves(node, dtype) {
+                            X::settle(dtype, kept);
+                        }
                         X::value(Lane::Slice(kept))
                     })
                 }
@@ -360,9 +426,9 @@ fn leaf<'r>(node: &Node, inputs: &[Value<'r>]) -> Result<Option<Value<'r>>> {
             Some(value) => Ok(Some(*value)),
             None => Err(internal(format!("an expression reads input {i} of {}", inputs.len()))),
         },
-        Node::Const(scalar, dtype) => with_dtype!(dtype, T => {
-            let value = T::from_scalar(scalar)
-                .ok_or_else(|| unsupported(format_args!("the constant {scalar} as {dtype}")))?;
+        Node::Const(scalar, dtype) => with_lane!(dtype, T => {
+            let value = scalar.to_bytes(dtype).and_then(|_| T::from_scalar(scalar));
+            let value = value.ok_or_else(|| unsupported(format_args!("the constant {scalar} as {dtype}")))?;
             Ok(Some(T::value(Lane::Splat(value))))
         }),
         _ => Ok(None),
@@ -383,10 +449,10 @@ fn check(expr: &Expr, inputs: &[DType]) -> Result<()> {
     for node in nodes {
         let known = match *node {
             Node::Input(_) | Node::Select(..) | Node::Cast(..) => true,
-            Node::Const(scalar, dtype) => with_dtype!(dtype, T => T::from_scalar(scalar).is_some()),
-            Node::Unary(op, x) => with_dtype!(dtypes[usize::from(x)], T => T::has_unary(op)),
+            Node::Const(scalar, dtype) => scalar.to_bytes(dtype).is_some(),
+            Node::Unary(op, x) => with_lane!(dtypes[usize::from(x)], T => T::has_unary(op)),
             Node::Binary(op, a, _) => {
-                op.is_comparison() || with_dtype!(dtypes[usize::from(a)], T => T::has_binary(op))
+                op.is_comparison() || with_lane!(dtypes[usize::from(a)], T => T::has_binary(op))
             }
             _ => false,
         };
@@ -435,41 +501,54 @@ pub(crate) fn run(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray) -> 
     }
     let steps = expr.nodes().iter().map(weight).sum::<usize>().max(1);
     let large = is_large(elements.saturating_mul(steps));
-    with_dtype!(out.dtype(), T => {
+    if is_narrow(out.dtype()) {
+        return with_narrow!(out.dtype(), S => {
+            compute::<S>(expr, inputs, out, large, |program, start, out| program.run_narrow(start, out))
+        });
+    }
+    with_lane!(out.dtype(), T => {
         if !large && let Some(done) = direct::<T>(expr, inputs, out) {
             return done;
         }
-        let shape = out.shape().clone();
-        // What would be read across its rows again and again is brought into order first, tile by tile.
-        let mut ordered: SmallVec<[Option<LocalArray>; 4]> = SmallVec::new();
-        for input in inputs {
-            ordered.push(if transposes(input.meta()) { Some(in_order(input)?) } else { None });
-        }
-        let inputs: SmallVec<[&LocalArray; 4]> =
-            inputs.iter().zip(&ordered).map(|(input, ordered)| ordered.as_ref().unwrap_or(input)).collect();
-        let program = Program::new(expr, &inputs, &shape)?;
-        let write = |out: &mut [MaybeUninit<T>]| {
-            if large {
-                out.par_chunks_mut(TASK)
-                    .enumerate()
-                    .try_for_each(|(i, out)| program.run(i * TASK, out))
-            } else {
-                program.run(0, out)
-            }
-        };
-        // SAFETY: the tasks cover the whole slice, and `Program::run` writes every element of each.
-        unsafe { overwrite::<T>(out, write) }
+        compute::<T>(expr, inputs, out, large, |program, start, out| program.run(start, out))
     })
+}
+
+/// Runs an expression by `run(program, start, out)`, which writes every element of `out`; over the pool, if large.
+fn compute<T: Cell>(
+    expr: &Expr,
+    inputs: &[&LocalArray],
+    out: &mut LocalArray,
+    large: bool,
+    run: impl Fn(&Program<'_>, usize, &mut [MaybeUninit<T>]) -> Result<()> + Sync,
+) -> Result<()> {
+    // What would be read across its rows again and again is brought into order first, tile by tile.
+    let mut ordered: SmallVec<[Option<LocalArray>; 4]> = SmallVec::new();
+    for input in inputs {
+        ordered.push(if transposes(input.meta()) { Some(in_order(input)?) } else { None });
+    }
+    let inputs: SmallVec<[&LocalArray; 4]> =
+        inputs.iter().zip(&ordered).map(|(input, ordered)| ordered.as_ref().unwrap_or(input)).collect();
+    let program = Program::new(expr, &inputs, out)?;
+    let write = |out: &mut [MaybeUninit<T>]| {
+        if large {
+            out.par_chunks_mut(TASK).enumerate().try_for_each(|(i, out)| run(&program, i * TASK, out))
+        } else {
+            run(&program, 0, out)
+        }
+    };
+    // SAFETY: the tasks cover the whole slice, and `run` writes every element of each.
+    unsafe { overwrite::<T>(out, write) }
 }
 
 /// A contiguous copy of an array.
 fn in_order(array: &LocalArray) -> Result<LocalArray> {
     let mut copy = alloc(array.device(), array.dtype(), array.shape())?;
-    with_dtype!(array.dtype(), T => {
-        let view = View::<T>::of(array)?;
+    with_word!(array.dtype(), W => {
+        let view = View::<W>::of(array)?;
         // SAFETY: `copy` writes every element.
         unsafe {
-            overwrite::<T>(&mut copy, |out| {
+            overwrite::<W>(&mut copy, |out| {
                 view.copy(out);
                 Ok(())
             })?;

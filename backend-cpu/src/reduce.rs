@@ -1,13 +1,13 @@
 //! Reductions in a fixed order: blocks of lanes, then a binary tree, whatever the strides and threads.
 
 use crate::device::{is_large, vectorize};
-use crate::element::{Fold, Item, Slot, with_dtype, with_fold};
-use crate::storage::{View, internal, overwrite};
+use crate::element::{Fold, Item, Narrow, Slot, is_narrow, with_fold, with_lane, with_narrow};
+use crate::storage::{View, internal, overwrite, with_word};
+use bytemuck::cast_slice;
 use rayon::prelude::*;
-use sharding_core::Result;
 use sharding_core::backend::{LocalArray, LocalMeta, Reduce, Support};
+use sharding_core::{DType, Result};
 use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 /// Partial results kept side by side in a block, so that the loop over it vectorises.
@@ -27,19 +27,72 @@ pub(crate) fn supports(reduce: &Reduce, inputs: &[LocalMeta]) -> Support {
     }
 }
 
+/// What is combined, in row-major order.
+#[derive(Clone, Copy)]
+pub(crate) enum Input<'a, T> {
+    /// Elements as they are computed in.
+    Lanes(&'a [T]),
+    /// The memory of elements of a narrow dtype, converted block by block.
+    Narrow(DType, &'a [u8]),
+}
+
+impl<'a, T: Item> Input<'a, T> {
+    fn len(&self) -> usize {
+        match self {
+            Input::Lanes(x) => x.len(),
+            Input::Narrow(dtype, bytes) => bytes.len() / dtype.size(),
+        }
+    }
+    fn split_at(self, at: usize) -> (Self, Self) {
+        (self.part(0, at), self.part(at, self.len() - at))
+    }
+    /// Elements `start..start + len`.
+    fn part(self, start: usize, len: usize) -> Self {
+        match self {
+            Input::Lanes(x) => Input::Lanes(&x[start..start + len]),
+            Input::Narrow(dtype, bytes) => {
+                let size = dtype.size();
+                Input::Narrow(dtype, &bytes[start * size..(start + len) * size])
+            }
+        }
+    }
+    /// All elements, as many as `room` takes at most.
+    #[inline(always)]
+    fn read<'r>(self, room: &'r mut Option<[T; BLOCK]>) -> &'r [T]
+    where
+        'a: 'r,
+    {
+        match self {
+            Input::Lanes(x) => x,
+            Input::Narrow(dtype, bytes) => {
+                let room = &mut room.get_or_insert([T::ZERO; BLOCK])[..bytes.len() / dtype.size()];
+                T::load(dtype, bytes, room);
+                room
+            }
+        }
+    }
+}
+
 /// Combines the elements of a row.
 pub(crate) fn row<F: Fold, T: Item>(x: &[T]) -> T {
-    if x.len() <= BLOCK {
+    tree::<F, T>(Input::Lanes(x))
+}
+
+fn tree<F: Fold, T: Item>(x: Input<'_, T>) -> T {
+    let n = x.len();
+    if n <= BLOCK {
+        let mut room = None;
+        let x = x.read(&mut room);
         return vectorize(
             #[inline(always)]
             || block::<F, T>(x),
         );
     }
-    let (left, right) = x.split_at(half(x.len().div_ceil(BLOCK)) * BLOCK);
-    let (left, right) = if is_large(x.len()) {
-        rayon::join(|| row::<F, T>(left), || row::<F, T>(right))
+    let (left, right) = x.split_at(half(n.div_ceil(BLOCK)) * BLOCK);
+    let (left, right) = if is_large(n) {
+        rayon::join(|| tree::<F, T>(left), || tree::<F, T>(right))
     } else {
-        (row::<F, T>(left), row::<F, T>(right))
+        (tree::<F, T>(left), tree::<F, T>(right))
     };
     F::fold(left, right)
 }
@@ -73,20 +126,36 @@ fn block<F: Fold, T: Item>(x: &[T]) -> T {
 }
 
 /// Combines columns `from..from + out.len()` of the rows of `x`, each of `width` elements.
-pub(crate) fn columns<F: Fold, T: Item>(x: &[T], width: usize, from: usize, out: &mut [T]) {
+fn columns<F: Fold, T: Item>(x: Input<'_, T>, width: usize, from: usize, out: &mut [T]) {
     let rows = x.len() / width.max(1);
     if rows <= ROWS {
-        vectorize(
-            #[inline(always)]
-            || {
-                out.fill(F::identity::<T>());
-                for row in x.chunks_exact(width.max(1)) {
-                    for (sum, x) in out.iter_mut().zip(&row[from..]) {
-                        *sum = F::fold(*sum, *x);
+        out.fill(F::identity::<T>());
+        match x {
+            Input::Lanes(x) => vectorize(
+                #[inline(always)]
+                || {
+                    for row in x.chunks_exact(width.max(1)) {
+                        for (sum, x) in out.iter_mut().zip(&row[from..]) {
+                            *sum = F::fold(*sum, *x);
+                        }
                     }
+                },
+            ),
+            narrow => {
+                let mut room = None;
+                for row in 0..rows {
+                    let x = narrow.part(row * width + from, out.len()).read(&mut room);
+                    vectorize(
+                        #[inline(always)]
+                        || {
+                            for (sum, x) in out.iter_mut().zip(x) {
+                                *sum = F::fold(*sum, *x);
+                            }
+                        },
+                    );
                 }
-            },
-        );
+            }
+        }
         return;
     }
     let (left, right) = x.split_at(half(rows.div_ceil(ROWS)) * ROWS * width);
@@ -107,7 +176,7 @@ pub(crate) fn columns<F: Fold, T: Item>(x: &[T], width: usize, from: usize, out:
 }
 
 /// Combines the middle axis of `x`, of shape `[outer, n, inner]`.
-fn middle<F: Fold, T: Item, O: Slot<T>>(x: &[T], n: usize, inner: usize, out: &mut [O]) {
+fn middle<F: Fold, T: Item, O: Slot<T>>(x: Input<'_, T>, n: usize, inner: usize, out: &mut [O]) {
     let identity = F::identity::<T>();
     if n == 0 {
         out.iter_mut().for_each(|slot| slot.put(identity));
@@ -115,21 +184,22 @@ fn middle<F: Fold, T: Item, O: Slot<T>>(x: &[T], n: usize, inner: usize, out: &m
     }
     let large = is_large(x.len());
     if inner == 1 {
-        let rows = |(out, x): (&mut [O], &[T])| {
-            for (slot, x) in out.iter_mut().zip(x.chunks_exact(n)) {
-                slot.put(row::<F, T>(x));
+        // Rows of a task together: as many as make it worth while.
+        let count = if large { ((1 << 15) / n).max(1) } else { out.len().max(1) };
+        let rows = |(i, out): (usize, &mut [O])| {
+            for (row, slot) in out.iter_mut().enumerate() {
+                slot.put(tree::<F, T>(x.part((i * count + row) * n, n)));
             }
         };
         if large {
-            // Rows of a task together: as many as make it worth while.
-            let count = ((1 << 15) / n).max(1);
-            out.par_chunks_mut(count).zip(x.par_chunks(count * n)).for_each(rows);
+            out.par_chunks_mut(count).enumerate().for_each(rows);
         } else {
-            rows((out, x));
+            rows((0, out));
         }
         return;
     }
-    let plane = |(out, x): (&mut [O], &[T])| {
+    let plane = |(i, out): (usize, &mut [O])| {
+        let x = x.part(i * n * inner, n * inner);
         let block = |(i, out): (usize, &mut [O])| {
             let mut sums = [identity; COLUMNS];
             let sums = &mut sums[..out.len()];
@@ -145,9 +215,9 @@ fn middle<F: Fold, T: Item, O: Slot<T>>(x: &[T], n: usize, inner: usize, out: &m
         }
     };
     if large {
-        out.par_chunks_mut(inner).zip(x.par_chunks(n * inner)).for_each(plane);
+        out.par_chunks_mut(inner).enumerate().for_each(plane);
     } else {
-        out.chunks_mut(inner).zip(x.chunks(n * inner)).for_each(plane);
+        out.chunks_mut(inner).enumerate().for_each(plane);
     }
 }
 
@@ -167,44 +237,74 @@ fn groups(shape: &[usize], axes: &[usize]) -> SmallVec<[(usize, bool); 8]> {
 
 /// Runs the primitive.
 pub(crate) fn run(reduce: &Reduce, input: &LocalArray, out: &mut LocalArray) -> Result<()> {
-    with_dtype!(input.dtype(), T => {
-        with_fold!(reduce.op, F => reduce_to::<F, T>(reduce, input, out))
+    let dtype = input.dtype();
+    let kept = |(axis, extent): (usize, &usize)| if reduce.axes.contains(&axis) { 1 } else { *extent };
+    if input.shape().iter().enumerate().map(kept).product::<usize>() != out.elements() || dtype != out.dtype()
+    {
+        return Err(internal(format!("{reduce:?} of {input:?} into {out:?}")));
+    }
+    if input.elements() == 0 {
+        // Nothing is wrapped or rounded: the identity is one of the dtype.
+        let identity = reduce.op.identity(dtype).to_bytes(dtype);
+        let identity = identity.ok_or_else(|| internal(format!("{reduce:?} has no identity of {dtype}")))?;
+        return with_word!(dtype, W => {
+            let write = |out: &mut [MaybeUninit<W>]| {
+                out.fill(MaybeUninit::new(bytemuck::pod_read_unaligned(&identity)));
+                Ok(())
+            };
+            // SAFETY: all of `out` is filled.
+            unsafe { overwrite::<W>(out, write) }
+        });
+    }
+    let groups = groups(input.shape(), &reduce.axes);
+    if !is_narrow(dtype) {
+        return with_lane!(dtype, T => {
+            let x = View::<T>::of(input)?.to_dense();
+            let write = |out: &mut [MaybeUninit<T>]| {
+                with_fold!(reduce.op, F => by_groups::<F, T, _>(Input::Lanes(&x), groups, out));
+                Ok(())
+            };
+            // SAFETY: the length of `out` is the product of the kept groups (checked above), so that `by_groups` writes all of it.
+            unsafe { overwrite::<T>(out, write) }
+        });
+    }
+    with_narrow!(dtype, S => {
+        let x = View::<S>::of(input)?.to_dense();
+        let x = Input::Narrow(dtype, cast_slice(&x));
+        let mut results = vec![<S as Narrow>::Lane::ZERO; out.elements()];
+        with_fold!(reduce.op, F => by_groups::<F, <S as Narrow>::Lane, _>(x, groups, &mut results));
+        let write = |out: &mut [MaybeUninit<S>]| {
+            for (slot, result) in out.iter_mut().zip(&results) {
+                slot.write(S::store(*result));
+            }
+            Ok(())
+        };
+        // SAFETY: there are as many results as elements of `out`.
+        unsafe { overwrite::<S>(out, write) }
     })
 }
 
-fn reduce_to<F: Fold, T: Item>(reduce: &Reduce, input: &LocalArray, out: &mut LocalArray) -> Result<()> {
-    let view = View::<T>::of(input)?;
-    let mut groups = groups(input.shape(), &reduce.axes);
-    let kept = |(axis, extent): (usize, &usize)| if reduce.axes.contains(&axis) { 1 } else { *extent };
-    if input.shape().iter().enumerate().map(kept).product::<usize>() != out.elements() {
-        return Err(internal(format!("{reduce:?} of {input:?} into {out:?}")));
-    }
-    let write = |out: &mut [MaybeUninit<T>]| {
-        if input.elements() == 0 {
-            out.fill(MaybeUninit::new(F::identity::<T>()));
-            return Ok(());
+/// Combines the reduced groups, from the last to the first; all but one of them go to memory in between. Writes one
+/// element for each index of the kept groups.
+fn by_groups<F: Fold, T: Item, O: Slot<T>>(
+    x: Input<'_, T>,
+    mut groups: SmallVec<[(usize, bool); 8]>,
+    out: &mut [O],
+) {
+    let Some(last) = groups.iter().rposition(|(_, reduced)| *reduced) else {
+        let mut room = None;
+        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+            let x = x.part(i * BLOCK, out.len()).read(&mut room);
+            out.iter_mut().zip(x).for_each(|(slot, x)| slot.put(*x));
         }
-        let mut x = view.to_dense();
-        // Groups from the last to the first; all but one of them go to memory in between.
-        loop {
-            let Some(last) = groups.iter().rposition(|(_, reduced)| *reduced) else {
-                for (slot, x) in out.iter_mut().zip(x.iter()) {
-                    slot.write(*x);
-                }
-                return Ok(());
-            };
-            let inner: usize = groups[last + 1..].iter().map(|(n, _)| n).product();
-            let (n, _) = groups.remove(last);
-            if groups.iter().all(|(_, reduced)| !reduced) {
-                middle::<F, T, _>(&x, n, inner, out);
-                return Ok(());
-            }
-            let mut next = vec![T::ZERO; x.len() / n];
-            middle::<F, T, T>(&x, n, inner, &mut next);
-            x = Cow::Owned(next);
-        }
+        return;
     };
-    // SAFETY: without elements all of `out` is filled; else its length is the product of the kept groups (checked above),
-    // and `middle` writes one element for each index outside the reduced axis.
-    unsafe { overwrite::<T>(out, write) }
+    let inner: usize = groups[last + 1..].iter().map(|(n, _)| n).product();
+    let (n, _) = groups.remove(last);
+    if groups.iter().all(|(_, reduced)| !reduced) {
+        return middle::<F, T, O>(x, n, inner, out);
+    }
+    let mut between = vec![T::ZERO; x.len() / n];
+    middle::<F, T, T>(x, n, inner, &mut between);
+    by_groups::<F, T, O>(Input::Lanes(&between), groups, out);
 }

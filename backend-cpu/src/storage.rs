@@ -1,7 +1,10 @@
-//! Host memory: an ndarray of elements that may not be defined yet, and typed access to it.
+//! Host memory: an ndarray of words that may not be defined yet, and typed access to it.
+//!
+//! Memory knows the size of its elements, not their dtype: what only moves elements (copies, gathers, concatenations,
+//! permutations) is compiled once for each size, see [`with_word`].
 
 use crate::copy::{Walk, spread};
-use crate::element::{Item, Slot, with_dtype};
+use crate::element::{Cell, Slot};
 use crate::memory;
 use bytemuck::cast_slice;
 use ndarray::Array1;
@@ -11,16 +14,42 @@ use std::any::Any;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Elements of which some may not be defined yet.
+/// Words of which some may not be defined yet.
 pub(crate) type Data<T> = Array1<MaybeUninit<T>>;
 
-/// The elements of one storage.
+/// The elements of one storage, by their size.
 #[derive(Clone)]
 pub(crate) enum Buffer {
-    Bool(Data<bool>),
-    I64(Data<i64>),
-    F32(Data<f32>),
+    One(Data<u8>),
+    Two(Data<u16>),
+    Four(Data<u32>),
+    Eight(Data<u64>),
 }
+
+/// Runs a body with `$W` as the unsigned integer of the size of a dtype's elements.
+macro_rules! with_word {
+    ($dtype:expr, $W:ident => $body:expr) => {
+        match sharding_core::DType::size($dtype) {
+            1 => {
+                type $W = u8;
+                $body
+            }
+            2 => {
+                type $W = u16;
+                $body
+            }
+            4 => {
+                type $W = u32;
+                $body
+            }
+            _ => {
+                type $W = u64;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_word;
 
 /// A buffer in host memory.
 #[derive(Clone)]
@@ -29,60 +58,54 @@ pub(crate) struct CpuStorage {
     held: HeldBytes,
     /// Whether every element is defined. Only [`overwrite`] and [`CpuStorage::define`] set it.
     ready: bool,
+    dtype: DType,
     buffer: Buffer,
 }
 
 impl CpuStorage {
-    fn new<T: Item>(device: Device, elements: usize) -> Result<Self> {
-        let bytes = elements.checked_mul(size_of::<T>()).ok_or_else(|| no_memory(T::DTYPE, elements))?;
+    fn new<W: Cell>(device: Device, dtype: DType, elements: usize) -> Result<Self> {
+        let bytes = elements.checked_mul(size_of::<W>()).ok_or_else(|| no_memory(dtype, elements))?;
         let mut data = Vec::new();
-        data.try_reserve_exact(elements).map_err(|_| no_memory(T::DTYPE, elements))?;
+        data.try_reserve_exact(elements).map_err(|_| no_memory(dtype, elements))?;
         // SAFETY: the capacity is at least `elements`, and a `MaybeUninit` needs no initialisation.
         unsafe { data.set_len(elements) };
         let held = memory::hold(device, bytes);
-        Ok(Self { device, held, ready: elements == 0, buffer: T::wrap(Array1::from_vec(data)) })
+        Ok(Self { device, held, ready: elements == 0, dtype, buffer: W::wrap(Array1::from_vec(data)) })
     }
 
     /// Gives elements that are not defined the value zero.
     fn define(&mut self) -> Result<()> {
         if !self.ready {
-            with_dtype!(self.dtype(), T => {
-                self.data_mut::<T>()?.fill(MaybeUninit::new(T::ZERO));
-            });
+            with_word!(self.dtype, W => self.data_mut::<W>()?.fill(MaybeUninit::new(0)));
             self.ready = true;
         }
         Ok(())
     }
 
-    fn dtype(&self) -> DType {
-        match &self.buffer {
-            Buffer::Bool(_) => DType::Bool,
-            Buffer::I64(_) => DType::I64,
-            Buffer::F32(_) => DType::F32,
-        }
-    }
-
-    fn data_mut<T: Item>(&mut self) -> Result<&mut [MaybeUninit<T>]> {
-        let found = self.dtype();
-        T::data_mut(&mut self.buffer)
+    fn data_mut<T: Cell>(&mut self) -> Result<&mut [MaybeUninit<T>]> {
+        let found = self.dtype;
+        let words = T::words_mut(&mut self.buffer)
             .and_then(|data| data.as_slice_mut())
-            .ok_or_else(|| other_dtype(T::DTYPE, found))
+            .ok_or_else(|| other_size::<T>(found))?;
+        // SAFETY: a `Cell` has the size and the alignment of its word, and any bits are a value of either.
+        Ok(unsafe { &mut *(std::ptr::from_mut(words) as *mut [MaybeUninit<T>]) })
     }
 
     /// All elements.
-    pub(crate) fn elements<T: Item>(&self) -> Result<&[T]> {
-        let data = T::data(&self.buffer)
+    pub(crate) fn elements<T: Cell>(&self) -> Result<&[T]> {
+        let data = T::words(&self.buffer)
             .and_then(|data| data.as_slice())
-            .ok_or_else(|| other_dtype(T::DTYPE, self.dtype()))?;
+            .ok_or_else(|| other_size::<T>(self.dtype))?;
         if !self.ready {
             return Err(internal("an array is read that was never written"));
         }
-        // SAFETY: `ready` says that every element is initialised, and `MaybeUninit<T>` has the layout of `T`.
+        // SAFETY: `ready` says that every word is initialised; a `Cell` has the size and the alignment of its word, and any
+        // bits are a value of it.
         Ok(unsafe { &*(std::ptr::from_ref(data) as *const [T]) })
     }
 
     /// All elements, to be written in place.
-    pub(crate) fn elements_mut<T: Item>(&mut self) -> Result<&mut [T]> {
+    pub(crate) fn elements_mut<T: Cell>(&mut self) -> Result<&mut [T]> {
         self.define()?;
         let data = self.data_mut::<T>()?;
         // SAFETY: `define` initialised every element, and `MaybeUninit<T>` has the layout of `T`; a `&mut [T]` cannot
@@ -121,14 +144,14 @@ fn no_memory(dtype: DType, elements: usize) -> Error {
         .with_fix("split the tensor over more devices, or free what is not needed")
 }
 
-fn other_dtype(want: DType, found: DType) -> Error {
-    internal(format!("a storage of {found} is read as {want}"))
+fn other_size<T>(found: DType) -> Error {
+    internal(format!("a storage of {found} is read in elements of {} bytes", size_of::<T>()))
 }
 
 /// A contiguous array whose elements are not defined yet.
 pub(crate) fn alloc(device: Device, dtype: DType, shape: &Shape) -> Result<LocalArray> {
     let elements = shape.elements();
-    let storage = with_dtype!(dtype, T => CpuStorage::new::<T>(device, elements)?);
+    let storage = with_word!(dtype, W => CpuStorage::new::<W>(device, dtype, elements)?);
     Ok(LocalArray::new(LocalMeta::contiguous(dtype, shape.clone()), Arc::new(storage)))
 }
 
@@ -155,7 +178,7 @@ fn unique(array: &mut LocalArray) -> Result<&mut CpuStorage> {
 ///
 /// # Safety
 /// Where `write` gives `Ok`, it has initialised every element.
-pub(crate) unsafe fn overwrite<T: Item>(
+pub(crate) unsafe fn overwrite<T: Cell>(
     array: &mut LocalArray,
     write: impl FnOnce(&mut [MaybeUninit<T>]) -> Result<()>,
 ) -> Result<()> {
@@ -187,7 +210,7 @@ pub(crate) struct View<'a, T> {
     meta: &'a LocalMeta,
 }
 
-impl<'a, T: Item> View<'a, T> {
+impl<'a, T: Cell> View<'a, T> {
     /// The elements of an array.
     pub(crate) fn of(array: &'a LocalArray) -> Result<Self> {
         let meta = array.meta();
@@ -226,7 +249,7 @@ impl<'a, T: Item> View<'a, T> {
         match self.dense() {
             Some(elements) => elements.into(),
             None => {
-                let mut copy = vec![T::ZERO; self.meta.shape.elements()];
+                let mut copy = vec![T::zeroed(); self.meta.shape.elements()];
                 self.copy(&mut copy);
                 copy.into()
             }
@@ -235,7 +258,7 @@ impl<'a, T: Item> View<'a, T> {
 }
 
 /// The elements of an array that lie in row-major order.
-pub(crate) fn dense<T: Item>(array: &LocalArray) -> Option<&[T]> {
+pub(crate) fn dense<T: Cell>(array: &LocalArray) -> Option<&[T]> {
     if !array.is_contiguous() {
         return None;
     }
@@ -289,12 +312,15 @@ pub(crate) fn write(bytes: &[u8], into: &mut LocalArray) -> Result<()> {
     if !into.is_contiguous() {
         return Err(internal("an array with gaps is written as a whole"));
     }
-    with_dtype!(into.dtype(), T => {
+    // Truth values are 0 or 1, whatever is written.
+    let truth = into.dtype() == DType::Bool;
+    with_word!(into.dtype(), W => {
         // SAFETY: there are as many chunks of bytes as elements (checked above), so each element gets a value.
         unsafe {
-            overwrite::<T>(into, |out| {
-                for (slot, bytes) in out.iter_mut().zip(bytes.chunks_exact(size_of::<T>())) {
-                    slot.write(T::from_native(bytes));
+            overwrite::<W>(into, |out| {
+                for (slot, bytes) in out.iter_mut().zip(bytes.chunks_exact(size_of::<W>())) {
+                    let word: W = bytemuck::pod_read_unaligned(bytes);
+                    slot.write(if truth { W::from(word != 0) } else { word });
                 }
                 Ok(())
             })
@@ -310,16 +336,16 @@ pub(crate) fn read(array: &LocalArray, into: &mut [u8]) -> Result<()> {
     if into.is_empty() {
         return Ok(());
     }
-    with_dtype!(array.dtype(), T => {
-        let view = View::<T>::of(array)?;
+    with_word!(array.dtype(), W => {
+        let view = View::<W>::of(array)?;
         if let Some(elements) = view.dense() {
             into.copy_from_slice(cast_slice(elements));
             return Ok(());
         }
         const CHUNK: usize = 1024;
-        let mut chunk = [T::ZERO; CHUNK];
-        for (i, bytes) in into.chunks_mut(CHUNK * size_of::<T>()).enumerate() {
-            let part = &mut chunk[..bytes.len() / size_of::<T>()];
+        let mut chunk: [W; CHUNK] = [0; CHUNK];
+        for (i, bytes) in into.chunks_mut(CHUNK * size_of::<W>()).enumerate() {
+            let part = &mut chunk[..bytes.len() / size_of::<W>()];
             view.read(i * CHUNK, part);
             bytes.copy_from_slice(cast_slice(part));
         }

@@ -154,7 +154,7 @@ pub use sharding_core::{
     Placement, Policy, Recorder, ReduceOp, Result, Scalar, Scope, Shape, ShardingError, Shards, StageCx,
     Tensor, TensorBuffer, TensorLayout, TensorMeta, auto_reshard, auto_reshard_guard,
     backend::{BinaryOp, Expr, LocalArray, MemoryUse, StepKind, UnaryOp},
-    kernel,
+    half, kernel,
     op::{CaseOperand, Cases, Fill, Op},
     placement::{Interleaved, Ragged, TransitionKind, TransitionSet},
     plan::{CostModel, VolumeCost},

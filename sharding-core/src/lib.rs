@@ -93,6 +93,9 @@ pub use spec::{NamedMapping, PartitionSpec, SpecEntry};
 pub use stage::{Shards, StageCx};
 pub use tensor::{Results, Tensor};
 
+/// The crate of [`f16`](half::f16) and [`bf16`](half::bf16), the elements of [`DType::F16`] and [`DType::BF16`].
+pub use half;
+
 /// What generated code names; not for people.
 #[doc(hidden)]
 pub mod __private {

@@ -4,13 +4,18 @@
 
 use super::{BinaryOp, Expr, FusedOp, LocalArray, UnaryOp};
 use crate::kernel::KernelCx;
-use crate::{Error, ErrorKind, ReduceOp, Result, Scalar};
+use crate::{DType, Error, ErrorKind, ReduceOp, Result, Scalar};
 
 /// Runs a fused kernel by its lowering.
 ///
 /// # Errors
 /// [`ErrorKind::Kernel`] for inputs that the kernel does not take, else what the backend says.
 pub fn lower(cx: &mut KernelCx<'_>, op: &FusedOp, inputs: &[&LocalArray]) -> Result<LocalArray> {
+    if let Some(first) = inputs.first()
+        && inputs.iter().any(|x| x.dtype() != x.dtype().accumulator())
+    {
+        return widened(cx, op, inputs, first.dtype());
+    }
     match (op, inputs) {
         (FusedOp::Softmax { axis }, [x]) => softmax(cx, x, *axis),
         (FusedOp::LayerNorm { eps }, [x, gamma, beta]) => layer_norm(cx, x, gamma, beta, *eps),
@@ -26,6 +31,17 @@ pub fn lower(cx: &mut KernelCx<'_>, op: &FusedOp, inputs: &[&LocalArray]) -> Res
 
 fn input(i: u8) -> Expr {
     Expr::input(i)
+}
+
+/// f16 and bf16 are computed in f32, by the fused kernel where the backend has it, and rounded once at the end.
+fn widened(cx: &mut KernelCx<'_>, op: &FusedOp, inputs: &[&LocalArray], dtype: DType) -> Result<LocalArray> {
+    let mut wide = Vec::with_capacity(inputs.len());
+    for x in inputs {
+        let to = x.dtype().accumulator();
+        wide.push(if to == x.dtype() { (*x).clone() } else { cx.map(&Expr::cast(to, input(0)), &[x])? });
+    }
+    let made = cx.fused(op.clone(), &wide.iter().collect::<Vec<_>>())?;
+    cx.map(&Expr::cast(dtype, input(0)), &[&made])
 }
 
 /// The greatest element is taken off first, so that no exponential overflows.

@@ -12,19 +12,22 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Primitive {
     /// Elementwise over inputs that broadcast (aligned at the last axis) to the result's shape. Without inputs it
-    /// fills. The result's dtype is the expression's.
+    /// fills. The result's dtype is the expression's. Integers wrap after each step; f16 and bf16 are computed in f32 (or
+    /// wider) and rounded once, where the expression ends, and where it casts to them.
     Map(Expr),
     /// Combines the elements of some axes; these stay with extent 1. Floats are accumulated in f32 or wider, in an
-    /// order that depends on the shape only. An empty axis gives the op's identity.
+    /// order that depends on the shape only, and rounded once; integers wrap in their dtype (they are not widened). An empty
+    /// axis gives the op's identity.
     Reduce(Reduce),
-    /// Batched matrix product: `[.., m, k]` by `[.., k, n]` to `[.., m, n]`; leading axes broadcast. f32
-    /// accumulates in f32, i64 wraps. `k = 0` gives zeros.
+    /// Batched matrix product: `[.., m, k]` by `[.., k, n]` to `[.., m, n]`; leading axes broadcast. All
+    /// numbers: f16, bf16 and f32 accumulate in f32 or wider, f64 in f64, integers wrap. `k = 0` gives zeros.
     Dot,
     /// Rows by index; see [`Gather`]. Inputs: the table, then i64 indices.
     Gather(Gather),
     /// Copies; see [`IndexMap`]. Inputs: its operands, all of the result's dtype.
     Copy(IndexMap),
-    /// `start + step * (first + index along axis)`, without inputs, for i64 and floats.
+    /// `start + step * (first + index along axis)`, without inputs, for all numbers. Integers wrap; fractions
+    /// are cut off.
     Iota(Iota),
     /// A kernel that backends may fuse; its lowering on the others defines it.
     Fused(FusedOp),

@@ -99,13 +99,14 @@ impl HostArray {
     /// Combines with another array of the same shape, element by element.
     pub fn combine(&mut self, op: ReduceOp, other: &Self) {
         for (mine, theirs) in self.values.iter_mut().zip(&other.values) {
-            *mine = combine(op, *mine, *theirs);
+            *mine = combine(op, self.dtype, *mine, *theirs);
         }
     }
 
     /// The first element that differs, if any; see [`close`].
     pub fn first_difference(&self, got: &Self) -> Option<Difference> {
-        let at = self.values.iter().zip(&got.values).position(|(want, got)| !close(*want, *got))?;
+        let same = |(want, got): (&Scalar, &Scalar)| close(self.dtype, *want, *got);
+        let at = self.values.iter().zip(&got.values).position(|pair| !same(pair))?;
         Some(Difference {
             index: unravel(&self.shape, at),
             want: *self.values.get(at)?,
@@ -125,43 +126,78 @@ pub struct Difference {
     pub got: Scalar,
 }
 
-/// Whether two elements are equal: exactly for integers and bools, to a few units in the last places of f32 for
-/// floats (NaN equals NaN).
+/// How far floats of a dtype may be apart that should be equal, in units of [`DType::epsilon`] and of the greater of
+/// 1 and their size: 168 for f32 and f64 (2e-5 and 4e-14), 8 for f16 and bf16 (0.008 and 0.0625).
 ///
-/// The suites' inputs are small integers, so anything but rounding differs by far more.
-pub fn close(want: Scalar, got: Scalar) -> bool {
+/// A result is rounded by half a unit; the sum of up to 6 parts, each rounded and no greater than the result, by 6 more
+/// halves; a product of two rounded numbers by one more. The suites' inputs are small integers, so anything but rounding
+/// differs by far more.
+pub fn tolerance(dtype: DType) -> f64 {
+    let units = if matches!(dtype, DType::F16 | DType::BF16) { 8.0 } else { 168.0 };
+    units * dtype.epsilon()
+}
+
+/// Whether two elements of a dtype are equal: exactly for integers and bools, to [`tolerance`] for floats (NaN equals
+/// NaN).
+pub fn close(dtype: DType, want: Scalar, got: Scalar) -> bool {
     match (want, got) {
         (Scalar::Float(want), Scalar::Float(got)) => {
-            let near = want.is_finite() && (want - got).abs() <= 2e-5 * want.abs().max(1.0);
+            let near = want.is_finite() && (want - got).abs() <= tolerance(dtype) * want.abs().max(1.0);
             want == got || (want.is_nan() && got.is_nan()) || near
         }
         _ => want == got,
     }
 }
 
-/// Two elements combined as parts of a Partial are.
-pub fn combine(op: ReduceOp, a: Scalar, b: Scalar) -> Scalar {
+/// An integer wrapped to an integer dtype: its low bits.
+pub fn wrapped(value: i128, dtype: DType) -> Scalar {
+    let unused = 128 - 8 * dtype.size() as u32;
+    let bits = value << unused;
+    if dtype.is_signed() {
+        Scalar::Int((bits >> unused) as i64)
+    } else {
+        Scalar::from((bits as u128 >> unused) as u64)
+    }
+}
+
+/// A float rounded to the nearest of a float dtype.
+pub fn rounded(value: f64, dtype: DType) -> Scalar {
+    Scalar::Float(match dtype {
+        DType::F16 => f64::from(half::f16::from_f64(value)),
+        DType::BF16 => f64::from(half::bf16::from_f64(value)),
+        DType::F32 => f64::from(value as f32),
+        _ => value,
+    })
+}
+
+/// Two elements of a dtype combined as parts of a Partial are. Integers wrap; floats are combined in f64 and not rounded.
+pub fn combine(op: ReduceOp, dtype: DType, a: Scalar, b: Scalar) -> Scalar {
     match (a, b) {
         (Scalar::Bool(a), Scalar::Bool(b)) => Scalar::Bool(match op {
             ReduceOp::Sum | ReduceOp::Max => a || b,
             ReduceOp::Min | ReduceOp::Prod => a && b,
         }),
-        (Scalar::Int(a), Scalar::Int(b)) => Scalar::Int(match op {
-            ReduceOp::Sum => a.wrapping_add(b),
-            ReduceOp::Prod => a.wrapping_mul(b),
-            ReduceOp::Max => a.max(b),
-            ReduceOp::Min => a.min(b),
-        }),
-        (a, b) => {
-            let (a, b) = (a.as_f64(), b.as_f64());
-            Scalar::Float(match op {
-                ReduceOp::Sum => a + b,
-                ReduceOp::Prod => a * b,
-                _ if a.is_nan() || b.is_nan() => f64::NAN,
-                ReduceOp::Max => a.max(b),
-                ReduceOp::Min => a.min(b),
-            })
-        }
+        (a, b) => match (a.as_integer(), b.as_integer()) {
+            (Some(a), Some(b)) => wrapped(
+                match op {
+                    ReduceOp::Sum => a + b,
+                    ReduceOp::Prod => a.wrapping_mul(b),
+                    ReduceOp::Max => a.max(b),
+                    ReduceOp::Min => a.min(b),
+                },
+                dtype,
+            ),
+            _ => {
+                let (a, b) = (a.as_f64(), b.as_f64());
+                Scalar::Float(match op {
+                    ReduceOp::Sum => a + b,
+                    ReduceOp::Prod => a * b,
+                    _ if a.is_nan() || b.is_nan() => f64::NAN,
+                    ReduceOp::Max => a.max(b),
+                    ReduceOp::Min => a.min(b),
+                })
+            }
+        },
     }
 }
 
@@ -169,7 +205,7 @@ pub fn combine(op: ReduceOp, a: Scalar, b: Scalar) -> Scalar {
 pub fn parts(whole: &HostArray, op: ReduceOp, ways: usize, random: &mut Random) -> Vec<HostArray> {
     let mut parts = vec![whole.clone(); ways];
     for (i, value) in whole.values.iter().enumerate() {
-        for (part, value) in parts.iter_mut().zip(element_parts(*value, op, ways, random)) {
+        for (part, value) in parts.iter_mut().zip(element_parts(whole.dtype, *value, op, ways, random)) {
             if let Some(slot) = part.values.get_mut(i) {
                 *slot = value;
             }
@@ -178,12 +214,20 @@ pub fn parts(whole: &HostArray, op: ReduceOp, ways: usize, random: &mut Random) 
     parts
 }
 
-fn element_parts(whole: Scalar, op: ReduceOp, ways: usize, random: &mut Random) -> Vec<Scalar> {
+fn element_parts(dtype: DType, whole: Scalar, op: ReduceOp, ways: usize, random: &mut Random) -> Vec<Scalar> {
     // One device, not always the same, gets what the others leave over.
     let keeper = random.below(ways);
     let same_type = |value: i64| match whole {
         Scalar::Float(_) => Scalar::Float(value as f64),
-        _ => Scalar::Int(value),
+        _ => wrapped(value.into(), dtype),
+    };
+    // Parts of an extremum lie beyond it, and inside the dtype.
+    let beyond = |distance: i64| match (whole.as_integer(), dtype.lowest(), dtype.highest()) {
+        (Some(value), Scalar::Int(low), high) => {
+            let high = high.as_integer().unwrap_or(i128::MAX);
+            wrapped((value + i128::from(distance)).clamp(low.into(), high), dtype)
+        }
+        _ => combine(ReduceOp::Sum, dtype, whole, same_type(distance)),
     };
     let mut rest = whole;
     let mut drawn = Vec::with_capacity(ways);
@@ -201,16 +245,16 @@ fn element_parts(whole: Scalar, op: ReduceOp, ways: usize, random: &mut Random) 
             }
             (ReduceOp::Sum, _) => {
                 let part = random.in_range(1, 9) * random.sign();
-                rest = combine(ReduceOp::Sum, rest, same_type(-part));
+                rest = combine(ReduceOp::Sum, dtype, rest, same_type(-part));
                 same_type(part)
             }
             (ReduceOp::Prod, _) => {
                 let part = random.sign();
-                rest = combine(ReduceOp::Prod, rest, same_type(part));
+                rest = combine(ReduceOp::Prod, dtype, rest, same_type(part));
                 same_type(part)
             }
-            (ReduceOp::Max, _) => combine(ReduceOp::Sum, whole, same_type(-random.in_range(1, 9))),
-            (ReduceOp::Min, _) => combine(ReduceOp::Sum, whole, same_type(random.in_range(1, 9))),
+            (ReduceOp::Max, _) => beyond(-random.in_range(1, 9)),
+            (ReduceOp::Min, _) => beyond(random.in_range(1, 9)),
         });
     }
     if let (Some(slot), ReduceOp::Sum | ReduceOp::Prod, false) =
@@ -257,17 +301,28 @@ pub fn scalars(dtype: DType, bytes: &[u8]) -> Vec<Scalar> {
     }
     match dtype {
         DType::Bool => all::<bool>(bytes),
+        DType::I8 => all::<i8>(bytes),
+        DType::I16 => all::<i16>(bytes),
+        DType::I32 => all::<i32>(bytes),
         DType::I64 => all::<i64>(bytes),
+        DType::U8 => all::<u8>(bytes),
+        DType::U16 => all::<u16>(bytes),
+        DType::U32 => all::<u32>(bytes),
+        DType::U64 => all::<u64>(bytes),
+        DType::F16 => all::<half::f16>(bytes),
+        DType::BF16 => all::<half::bf16>(bytes),
         DType::F32 => all::<f32>(bytes),
+        DType::F64 => all::<f64>(bytes),
     }
 }
 
-/// A small integer as an element; bools take a bit of `bits`, or every operand would alternate.
+/// A small integer as an element: its low bits where the dtype has no negative ones; bools take a bit of `bits`, or every
+/// operand would alternate.
 fn number(dtype: DType, value: i64, bits: u64) -> Scalar {
     match dtype {
         DType::Bool => Scalar::Bool(bits & 1 == 1),
-        DType::I64 => Scalar::Int(value),
-        DType::F32 => Scalar::Float(value as f64),
+        float if float.is_float() => Scalar::Float(value as f64),
+        integer => wrapped(value.into(), integer),
     }
 }
 
@@ -309,7 +364,7 @@ mod tests {
 
     #[test]
     fn parts_combine_to_the_whole_and_differ() {
-        for dtype in [DType::F32, DType::I64, DType::Bool] {
+        for dtype in DType::ALL {
             let whole = HostArray::of_case(&CaseOperand::new(dtype, [5, 7]), 3);
             for op in [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod] {
                 let parts = parts(&whole, op, 3, &mut Random::new(9));
@@ -336,9 +391,9 @@ mod tests {
     #[test]
     fn infinities_are_close_to_themselves_only() {
         let inf = Scalar::Float(f64::INFINITY);
-        assert!(close(inf, inf));
+        assert!(close(DType::F32, inf, inf));
         for other in [0.0, 1.0, f64::NEG_INFINITY, f64::NAN].map(Scalar::Float) {
-            assert!(!close(inf, other) && !close(other, inf), "{other}");
+            assert!(!close(DType::F32, inf, other) && !close(DType::F32, other, inf), "{other}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! Every primitive and every collective step, written as its definition reads: what backends are compared with.
 //!
-//! Slow on purpose: one element at a time, floats in f64 and rounded to the dtype after each step.
+//! Slow on purpose: one element at a time, integers wrapped and floats computed in f64 and rounded after each step; to
+//! f32 for f16 and bf16, which are rounded to their dtype at the end of a primitive.
 
-use super::host::{HostArray, combine, flat_indices, unravel};
+use super::host::{HostArray, combine, flat_indices, rounded, unravel, wrapped};
 use crate::backend::{
     BinaryOp, Expr, FusedOp, Gather, IndexMap, Node, Primitive, Reduce, Step, StepKind, UnaryOp,
 };
@@ -19,7 +20,7 @@ pub fn primitive(
     shape: &Shape,
 ) -> Result<HostArray> {
     let values = match primitive {
-        Primitive::Map(expr) => map(expr, inputs, shape),
+        Primitive::Map(expr) => map(expr, inputs, dtype, shape),
         Primitive::Reduce(reduce) => reduced(reduce, input(inputs, 0)?, shape),
         Primitive::Dot => dot(input(inputs, 0)?, input(inputs, 1)?, shape),
         Primitive::Gather(gather) => return gathered(gather, input(inputs, 0)?, input(inputs, 1)?, shape),
@@ -28,7 +29,8 @@ pub fn primitive(
             (0..shape.elements())
                 .map(|flat| {
                     let i = unravel(shape, flat).get(iota.axis).copied().unwrap_or(0);
-                    number(iota.start + iota.step * (iota.first + i) as f64, dtype)
+                    let value = iota.start + iota.step * (iota.first + i) as f64;
+                    if dtype.is_float() { number(value, dtype) } else { wrapped(value as i128, dtype) }
                 })
                 .collect(),
         ),
@@ -53,27 +55,29 @@ fn input<'a>(inputs: &[&'a HostArray], i: usize) -> Result<&'a HostArray> {
     inputs.get(i).copied().ok_or_else(|| Error::new(ErrorKind::Kernel, format!("there is no input {i}")))
 }
 
-/// A number as an element: rounded to f32, or as Rust's `as` converts.
+/// A number as an element: rounded, or as Rust's `as` converts.
 fn number(value: f64, dtype: DType) -> Scalar {
-    match dtype {
-        DType::Bool => Scalar::Bool(value != 0.0),
-        DType::I64 => Scalar::Int(value as i64),
-        DType::F32 => Scalar::Float(f64::from(value as f32)),
+    match (dtype, dtype.lowest().as_integer(), dtype.highest().as_integer()) {
+        (DType::Bool, ..) => Scalar::Bool(value != 0.0),
+        (_, Some(low), Some(high)) => wrapped((value as i128).clamp(low, high), dtype),
+        _ => rounded(value, dtype),
     }
 }
 
 /// A scalar in a dtype, as Rust's `as` converts.
 fn cast(value: Scalar, dtype: DType) -> Scalar {
-    match (value, dtype) {
-        (Scalar::Int(value), DType::I64) => Scalar::Int(value),
-        (Scalar::Int(value), DType::Bool) => Scalar::Bool(value != 0),
-        (Scalar::Int(value), DType::F32) => Scalar::Float(f64::from(value as f32)),
-        (value, dtype) => number(value.as_f64(), dtype),
+    match value.as_integer() {
+        Some(value) if dtype.is_integer() => wrapped(value, dtype),
+        Some(value) if dtype == DType::Bool => Scalar::Bool(value != 0),
+        Some(value) if dtype == DType::F32 => Scalar::Float(f64::from(value as f32)),
+        _ => number(value.as_f64(), dtype),
     }
 }
 
-fn round(value: Scalar) -> Scalar {
+/// As [`rounded`], for what is computed in a dtype: f16 and bf16 in f32. Integers and truth values stay as they are.
+fn round(value: Scalar, dtype: DType) -> Scalar {
     match value {
+        Scalar::Float(value) if dtype == DType::F64 => Scalar::Float(value),
         Scalar::Float(value) => Scalar::Float(f64::from(value as f32)),
         other => other,
     }
@@ -89,18 +93,22 @@ fn broadcast_at(array: &HostArray, index: &[usize]) -> Option<Scalar> {
     array.values.get(flat).copied()
 }
 
-fn map(expr: &Expr, inputs: &[&HostArray], shape: &Shape) -> Option<Vec<Scalar>> {
+fn map(expr: &Expr, inputs: &[&HostArray], dtype: DType, shape: &Shape) -> Option<Vec<Scalar>> {
+    let dtypes: Vec<DType> = inputs.iter().map(|input| input.dtype).collect();
+    let dtypes = expr.dtypes(&dtypes)?;
     (0..shape.elements())
         .map(|flat| {
             let index = unravel(shape, flat);
             let mut steps: Vec<Scalar> = Vec::new();
-            for node in expr.nodes() {
+            for (node, dtype) in expr.nodes().iter().zip(&dtypes) {
                 let at = |i: u8| steps.get(usize::from(i)).copied();
+                let of = |i: u8| dtypes.get(usize::from(i)).copied();
                 let value = match *node {
                     Node::Input(i) => broadcast_at(inputs.get(usize::from(i))?, &index)?,
+                    Node::Const(Scalar::Float(value), _) if dtype.is_float() => Scalar::Float(value),
                     Node::Const(value, dtype) => cast(value, dtype),
-                    Node::Unary(op, x) => unary(op, at(x)?)?,
-                    Node::Binary(op, a, b) => binary(op, at(a)?, at(b)?)?,
+                    Node::Unary(op, x) => unary(op, of(x)?, at(x)?)?,
+                    Node::Binary(op, a, b) => binary(op, of(a)?, at(a)?, at(b)?)?,
                     Node::Select(c, a, b) => match at(c)? {
                         Scalar::Bool(true) => at(a)?,
                         Scalar::Bool(false) => at(b)?,
@@ -108,19 +116,24 @@ fn map(expr: &Expr, inputs: &[&HostArray], shape: &Shape) -> Option<Vec<Scalar>>
                     },
                     Node::Cast(dtype, x) => cast(at(x)?, dtype),
                 };
-                steps.push(round(value));
+                steps.push(round(value, *dtype));
             }
-            steps.pop()
+            Some(cast(steps.pop()?, dtype))
         })
         .collect()
 }
 
-/// A function of one element; `None` where the dtype does not have it.
-pub fn unary(op: UnaryOp, x: Scalar) -> Option<Scalar> {
+/// A function of one element of a dtype; `None` where the dtype does not have it.
+pub fn unary(op: UnaryOp, dtype: DType, x: Scalar) -> Option<Scalar> {
+    if let Some(x) = x.as_integer() {
+        return Some(match op {
+            UnaryOp::Neg => wrapped(-x, dtype),
+            UnaryOp::Abs => wrapped(x.abs(), dtype),
+            _ => return None,
+        });
+    }
     Some(match (op, x) {
         (UnaryOp::Not, Scalar::Bool(x)) => Scalar::Bool(!x),
-        (UnaryOp::Neg, Scalar::Int(x)) => Scalar::Int(x.wrapping_neg()),
-        (UnaryOp::Abs, Scalar::Int(x)) => Scalar::Int(x.wrapping_abs()),
         (op, Scalar::Float(x)) => Scalar::Float(match op {
             UnaryOp::Neg => -x,
             UnaryOp::Abs => x.abs(),
@@ -136,46 +149,55 @@ pub fn unary(op: UnaryOp, x: Scalar) -> Option<Scalar> {
     })
 }
 
-/// A function of two elements; `None` where the dtypes do not have it.
-pub fn binary(op: BinaryOp, a: Scalar, b: Scalar) -> Option<Scalar> {
+/// A function of two elements of a dtype; `None` where the dtype does not have it.
+pub fn binary(op: BinaryOp, dtype: DType, a: Scalar, b: Scalar) -> Option<Scalar> {
+    if let (Some(a), Some(b)) = (a.as_integer(), b.as_integer()) {
+        return Some(match op {
+            BinaryOp::Eq => Scalar::Bool(a == b),
+            BinaryOp::Lt => Scalar::Bool(a < b),
+            BinaryOp::Le => Scalar::Bool(a <= b),
+            BinaryOp::Max => wrapped(a.max(b), dtype),
+            BinaryOp::Min => wrapped(a.min(b), dtype),
+            BinaryOp::Add => wrapped(a + b, dtype),
+            BinaryOp::Sub => wrapped(a - b, dtype),
+            BinaryOp::Mul => wrapped(a.wrapping_mul(b), dtype),
+            BinaryOp::Div => wrapped(a.checked_div(b)?, dtype),
+            BinaryOp::And | BinaryOp::Or => return None,
+        });
+    }
     Some(match (op, a, b) {
         (BinaryOp::And, Scalar::Bool(a), Scalar::Bool(b)) => Scalar::Bool(a && b),
         (BinaryOp::Or, Scalar::Bool(a), Scalar::Bool(b)) => Scalar::Bool(a || b),
         (BinaryOp::Eq, a, b) => Scalar::Bool(a == b),
-        (BinaryOp::Lt, Scalar::Int(a), Scalar::Int(b)) => Scalar::Bool(a < b),
-        (BinaryOp::Le, Scalar::Int(a), Scalar::Int(b)) => Scalar::Bool(a <= b),
-        (BinaryOp::Lt, Scalar::Float(a), Scalar::Float(b)) => Scalar::Bool(a < b),
-        (BinaryOp::Le, Scalar::Float(a), Scalar::Float(b)) => Scalar::Bool(a <= b),
-        (BinaryOp::Max, a, b) => combine(ReduceOp::Max, a, b),
-        (BinaryOp::Min, a, b) => combine(ReduceOp::Min, a, b),
-        (BinaryOp::Add, Scalar::Int(a), Scalar::Int(b)) => Scalar::Int(a.wrapping_add(b)),
-        (BinaryOp::Sub, Scalar::Int(a), Scalar::Int(b)) => Scalar::Int(a.wrapping_sub(b)),
-        (BinaryOp::Mul, Scalar::Int(a), Scalar::Int(b)) => Scalar::Int(a.wrapping_mul(b)),
-        (BinaryOp::Div, Scalar::Int(a), Scalar::Int(b)) if b != 0 => Scalar::Int(a.wrapping_div(b)),
+        (BinaryOp::Max, a, b) => combine(ReduceOp::Max, dtype, a, b),
+        (BinaryOp::Min, a, b) => combine(ReduceOp::Min, dtype, a, b),
         (op, Scalar::Float(a), Scalar::Float(b)) => Scalar::Float(match op {
+            BinaryOp::Lt => return Some(Scalar::Bool(a < b)),
+            BinaryOp::Le => return Some(Scalar::Bool(a <= b)),
             BinaryOp::Add => a + b,
             BinaryOp::Sub => a - b,
             BinaryOp::Mul => a * b,
             BinaryOp::Div => a / b,
             _ => return None,
         }),
+        (BinaryOp::Lt, Scalar::Bool(a), Scalar::Bool(b)) => Scalar::Bool(!a & b),
+        (BinaryOp::Le, Scalar::Bool(a), Scalar::Bool(b)) => Scalar::Bool(a <= b),
         _ => return None,
     })
 }
 
-/// The error function by its Maclaurin series, `2/sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1))` (Abramowitz and
-/// Stegun 7.1.5): good to 1e-9 within 4, where 1 is as close beyond.
+/// The error function by the series `2/sqrt(pi) exp(-x^2) sum 2^n x^(2n+1) / (2n+1)!!` (Abramowitz and Stegun 7.1.6), whose
+/// terms have one sign, so that nothing cancels; beyond 6, 1 is as close.
 fn erf(x: f64) -> f64 {
-    if x.abs() >= 4.0 {
+    if x.abs() >= 6.0 {
         return x.signum();
     }
     let (mut term, mut sum) = (x, x);
-    for n in 1..120 {
-        let n = f64::from(n);
-        term *= -x * x / n;
-        sum += term / (2.0 * n + 1.0);
+    for n in 1..200 {
+        term *= 2.0 * x * x / f64::from(2 * n + 1);
+        sum += term;
     }
-    sum * std::f64::consts::FRAC_2_SQRT_PI
+    sum * (-x * x).exp() * std::f64::consts::FRAC_2_SQRT_PI
 }
 
 fn reduced(reduce: &Reduce, x: &HostArray, shape: &Shape) -> Option<Vec<Scalar>> {
@@ -186,9 +208,9 @@ fn reduced(reduce: &Reduce, x: &HostArray, shape: &Shape) -> Option<Vec<Scalar>>
         let kept = index.iter().zip(&strides).enumerate().filter(|(axis, _)| !reduce.axes.contains(axis));
         let to: usize = kept.map(|(_, (i, stride))| i * stride.unsigned_abs()).sum();
         let slot = out.get_mut(to)?;
-        *slot = combine(reduce.op, *slot, *value);
+        *slot = combine(reduce.op, x.dtype, *slot, *value);
     }
-    Some(out.into_iter().map(round).collect())
+    Some(out.into_iter().map(|value| cast(value, x.dtype)).collect())
 }
 
 fn dot(a: &HostArray, b: &HostArray, shape: &Shape) -> Option<Vec<Scalar>> {
@@ -203,10 +225,10 @@ fn dot(a: &HostArray, b: &HostArray, shape: &Shape) -> Option<Vec<Scalar>> {
             for i in 0..k {
                 *at_a.get_mut(columns)? = i;
                 *at_b.get_mut(rows)? = i;
-                let product = combine(ReduceOp::Prod, broadcast_at(a, &at_a)?, broadcast_at(b, &at_b)?);
-                sum = combine(ReduceOp::Sum, sum, product);
+                let (x, y) = (broadcast_at(a, &at_a)?, broadcast_at(b, &at_b)?);
+                sum = combine(ReduceOp::Sum, a.dtype, sum, combine(ReduceOp::Prod, a.dtype, x, y));
             }
-            Some(round(sum))
+            Some(cast(sum, a.dtype))
         })
         .collect()
 }
@@ -220,11 +242,10 @@ fn linear(x: &HostArray, weight: &HostArray, bias: &HostArray, shape: &Shape) ->
             let mut sum = broadcast_at(bias, &[column])?;
             for i in 0..k {
                 let own = [at.as_slice(), &[i]].concat();
-                let product =
-                    combine(ReduceOp::Prod, broadcast_at(x, &own)?, broadcast_at(weight, &[column, i])?);
-                sum = combine(ReduceOp::Sum, sum, product);
+                let (a, b) = (broadcast_at(x, &own)?, broadcast_at(weight, &[column, i])?);
+                sum = combine(ReduceOp::Sum, x.dtype, sum, combine(ReduceOp::Prod, x.dtype, a, b));
             }
-            Some(round(sum))
+            Some(cast(sum, x.dtype))
         })
         .collect()
 }
@@ -293,7 +314,7 @@ fn softmax(x: &HostArray, axis: usize) -> Option<Vec<Scalar>> {
         let line = line(x, axis, flat);
         let max = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = line.iter().map(|value| (value - max).exp()).sum();
-        round(Scalar::Float((value.as_f64() - max).exp() / sum))
+        rounded((value.as_f64() - max).exp() / sum, x.dtype)
     });
     Some(values.collect())
 }
@@ -310,7 +331,7 @@ fn layer_norm(x: &HostArray, gamma: &HostArray, beta: &HostArray, eps: f64) -> O
             let var = line.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n as f64;
             let (gamma, beta) = (gamma.values.get(flat % n)?, beta.values.get(flat % n)?);
             let scaled = (value.as_f64() - mean) / (var + eps).sqrt();
-            Some(round(Scalar::Float(scaled * gamma.as_f64() + beta.as_f64())))
+            Some(rounded(scaled * gamma.as_f64() + beta.as_f64(), x.dtype))
         })
         .collect()
 }
@@ -321,7 +342,7 @@ fn rms_norm(x: &HostArray, weight: &HostArray, eps: f64) -> Option<Vec<Scalar>> 
     let values = x.values.iter().enumerate().map(|(flat, value)| {
         let squares: f64 = line(x, axis, flat).iter().map(|value| value * value).sum();
         let weight = weight.values.get(flat % n)?.as_f64();
-        Some(round(Scalar::Float(value.as_f64() / (squares / n as f64 + eps).sqrt() * weight)))
+        Some(rounded(value.as_f64() / (squares / n as f64 + eps).sqrt() * weight, x.dtype))
     });
     values.collect()
 }
@@ -383,7 +404,7 @@ fn target_shard(
             }
             StepKind::AllReduce(op) | StepKind::ReduceScatter(op) => {
                 let parts: Vec<Scalar> = found.collect();
-                tree(op, &parts).ok_or_else(lost)?
+                tree(op, source.dtype(), &parts).ok_or_else(lost)?
             }
             _ => found.next().ok_or_else(lost)?,
         });
@@ -392,13 +413,13 @@ fn target_shard(
 }
 
 /// The fixed binary tree of reductions: the left half has `ceil(n/2)` members.
-fn tree(op: ReduceOp, parts: &[Scalar]) -> Option<Scalar> {
+fn tree(op: ReduceOp, dtype: DType, parts: &[Scalar]) -> Option<Scalar> {
     match parts {
         [] => None,
         [one] => Some(*one),
         _ => {
             let (left, right) = parts.split_at(parts.len().div_ceil(2));
-            Some(round(combine(op, tree(op, left)?, tree(op, right)?)))
+            Some(cast(combine(op, dtype, tree(op, dtype, left)?, tree(op, dtype, right)?), dtype))
         }
     }
 }
@@ -420,7 +441,7 @@ mod tests {
     fn the_tree_is_the_contract_s() {
         let parts = [1e8, 1.0, -1e8, 1.0, 1.0].map(Scalar::Float);
         // ((1e8 + 1) + -1e8) + (1 + 1), in f32
-        assert_eq!(tree(ReduceOp::Sum, &parts), Some(Scalar::Float(2.0)));
-        assert_eq!(tree(ReduceOp::Sum, &[]), None);
+        assert_eq!(tree(ReduceOp::Sum, DType::F32, &parts), Some(Scalar::Float(2.0)));
+        assert_eq!(tree(ReduceOp::Sum, DType::F32, &[]), None);
     }
 }

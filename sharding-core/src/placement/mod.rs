@@ -42,40 +42,16 @@ pub enum ReduceOp {
 impl ReduceOp {
     /// The value that changes nothing, in `dtype`.
     pub fn identity(self, dtype: DType) -> Scalar {
-        let float = dtype.is_float();
+        let number = |value: i32| {
+            if dtype.is_float() { Scalar::Float(f64::from(value)) } else { Scalar::Int(i64::from(value)) }
+        };
         match (self, dtype) {
             (ReduceOp::Sum, DType::Bool) => Scalar::Bool(false),
             (ReduceOp::Prod, DType::Bool) => Scalar::Bool(true),
-            (ReduceOp::Max, DType::Bool) => Scalar::Bool(false),
-            (ReduceOp::Min, DType::Bool) => Scalar::Bool(true),
-            (ReduceOp::Sum, _) => {
-                if float {
-                    Scalar::Float(0.0)
-                } else {
-                    Scalar::Int(0)
-                }
-            }
-            (ReduceOp::Prod, _) => {
-                if float {
-                    Scalar::Float(1.0)
-                } else {
-                    Scalar::Int(1)
-                }
-            }
-            (ReduceOp::Max, _) => {
-                if float {
-                    Scalar::Float(f64::NEG_INFINITY)
-                } else {
-                    Scalar::Int(i64::MIN)
-                }
-            }
-            (ReduceOp::Min, _) => {
-                if float {
-                    Scalar::Float(f64::INFINITY)
-                } else {
-                    Scalar::Int(i64::MAX)
-                }
-            }
+            (ReduceOp::Sum, _) => number(0),
+            (ReduceOp::Prod, _) => number(1),
+            (ReduceOp::Max, _) => dtype.lowest(),
+            (ReduceOp::Min, _) => dtype.highest(),
         }
     }
 

@@ -92,7 +92,9 @@ pub(super) fn map(bench: &mut Bench<'_>) {
 fn positive(value: &mut Scalar) {
     *value = match *value {
         Scalar::Float(value) => Scalar::Float(value.abs() + 1.0),
-        Scalar::Int(value) => Scalar::Int(value.abs() + 1),
+        // Small in every dtype, where -1 may be 255.
+        Scalar::Int(value) => Scalar::Int(value % 8 * value.signum() + 1),
+        Scalar::UInt(value) => Scalar::UInt(value % 8 + 1),
         other => other,
     };
 }

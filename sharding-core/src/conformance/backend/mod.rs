@@ -370,12 +370,12 @@ fn typed(error: &Error) -> Checked {
 fn filler(dtype: DType) -> crate::Scalar {
     match dtype {
         DType::Bool => crate::Scalar::Bool(true),
-        DType::I64 => crate::Scalar::Int(77_777),
-        DType::F32 => crate::Scalar::Float(77_777.0),
+        float if float.is_float() => crate::Scalar::Float(7_777.0),
+        integer => super::host::wrapped(77, integer),
     }
 }
 
-const DTYPES: [DType; 3] = [DType::F32, DType::I64, DType::Bool];
+const DTYPES: [DType; 13] = DType::ALL;
 
 /// Elements of both signs.
 fn signed(dtype: DType, shape: impl Into<Shape>, seed: u64) -> HostArray {

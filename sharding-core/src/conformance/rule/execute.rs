@@ -8,7 +8,9 @@ use crate::kernel::KernelCx;
 use crate::mapping::Places;
 use crate::op::{Case, Grouped, Groups};
 use crate::rule::{AxisAssignment, Role, StageCollective};
-use crate::{DeviceMapping, DeviceMesh, Place, ReduceOp, Result, Scalar, StageCx, TensorLayout, TensorMeta};
+use crate::{
+    DType, DeviceMapping, DeviceMesh, Place, ReduceOp, Result, Scalar, StageCx, TensorLayout, TensorMeta,
+};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -339,7 +341,7 @@ pub(super) fn join(what: &str, layout: &TensorLayout, shards: &[HostArray]) -> R
         for (flat, value) in flat_indices(shape, &layout.region(position)).into_iter().zip(&shard.values) {
             let Some(slot) = term.get_mut(flat) else { continue };
             match slot {
-                Some(other) if !same_bits(*other, *value) => {
+                Some(other) if !same_bits(layout.dtype(), *other, *value) => {
                     return Err(Wrong::at(
                         position,
                         format!(
@@ -368,6 +370,6 @@ pub(super) fn join(what: &str, layout: &TensorLayout, shards: &[HostArray]) -> R
     whole.ok_or_else(|| Wrong::new(format!("{what}: nothing to join")))
 }
 
-fn same_bits(a: Scalar, b: Scalar) -> bool {
-    a == b || (close(a, b) && a.as_f64().is_nan())
+fn same_bits(dtype: DType, a: Scalar, b: Scalar) -> bool {
+    a == b || (close(dtype, a, b) && a.as_f64().is_nan())
 }
