@@ -5,12 +5,15 @@
 //!
 //! * **Memory.** An array is one allocation, not cleared, plus one reference count. Views, replicas and gathers share
 //!   it; a shared one is copied before it is written.
-//! * **Dtypes.** f32, i64 and bool. The list is written once, in `element.rs`; what a dtype can do is its arithmetic
-//!   there.
+//! * **Dtypes.** All of [`DType::ALL`](sharding_core::DType::ALL); `element.rs` is where they are written. Memory is words of
+//!   1, 2, 4 or 8 bytes: copies, gathers and permutations are compiled once for each size. Computation is in five types
+//!   (truth values, i64, u64, f32, f64), the other dtypes are converted to one of them and back, chunk by chunk.
+//!   f16 and bf16 are computed in f32 through a whole expression, sum or product, and rounded once, to the nearest, ties to
+//!   even. A cast is Rust's `as`: integers wrap, floats become the nearest integer towards zero within the range, NaN 0.
 //! * **Work.** Small work runs on the calling thread. Large kernels split over the rayon pool at places that depend on
 //!   the shape only, so results do not depend on the number of threads. Loops are compiled for several instruction
 //!   sets and chosen at run time; none contracts `a * b + c`, except inside matrix products.
-//! * **Integers** wrap. Division rounds towards zero; dividing by zero is an error of kind
+//! * **Integers** wrap in their dtype, sums and products too: nothing is widened. Division rounds towards zero; dividing by zero is an error of kind
 //!   [`ErrorKind::Kernel`](sharding_core::ErrorKind::Kernel).
 //!
 //! ```
