@@ -226,10 +226,10 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
                     let i = numbers.below(hosts.len());
                     if def.operands[i].kind == OperandKind::Scalar && hosts.len() > 1 {
                         let v = hosts[i].values.first().copied().unwrap_or(3.0);
-                        scalars[i] = Some(if hosts[i].dtype == DType::I64 {
-                            Scalar::Int(v as i64)
-                        } else {
-                            Scalar::Float(v)
+                        scalars[i] = Some(match hosts[i].dtype {
+                            DType::Bool => Scalar::Bool(v != 0.0),
+                            DType::I64 => Scalar::Int(v as i64),
+                            _ => Scalar::Float(v),
                         });
                     }
                 }
