@@ -1,10 +1,10 @@
 //! Scopes: what is in force on a thread.
 //!
-//! Policy, cost model, replaced rules, recorder and process index are one [`Scope`]. It is thread-local: capture it
+//! Policy, cost model, planner, replaced rules, recorder and process index are one [`Scope`]. It is thread-local: capture it
 //! with [`Scope::current`] and enter it on another thread with [`Scope::enter`].
 
 use crate::op::ErasedRows;
-use crate::plan::{CostModel, Mode, Policy, VolumeCost};
+use crate::plan::{CostModel, Mode, PlannerKind, Policy, VolumeCost};
 use crate::record::Recorder;
 use crate::{DeviceMesh, Error, ErrorKind, Result};
 use std::cell::RefCell;
@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 pub struct Scope {
     policy: Policy,
     cost: Arc<dyn CostModel>,
+    planner: PlannerKind,
     rules: Vec<(&'static str, ErasedRows)>,
     rules_key: u64,
     recorder: Option<Arc<dyn Recorder>>,
@@ -52,6 +53,7 @@ impl Scope {
         Self {
             policy,
             cost: Arc::new(VolumeCost),
+            planner: PlannerKind::PerAxis,
             rules: Vec::new(),
             rules_key: 0,
             recorder: None,
@@ -89,6 +91,14 @@ impl Scope {
     pub fn cost(&self) -> &dyn CostModel {
         &*self.cost
     }
+    /// The cost model, to keep.
+    pub fn shared_cost(&self) -> Arc<dyn CostModel> {
+        self.cost.clone()
+    }
+    /// How rows are picked where there are several mesh axes.
+    pub fn planner(&self) -> PlannerKind {
+        self.planner
+    }
     /// The recorder.
     pub fn recorder(&self) -> Option<&Arc<dyn Recorder>> {
         self.recorder.as_ref()
@@ -107,7 +117,7 @@ impl Scope {
     }
     /// What plans depend on.
     pub(crate) fn plan_key(&self) -> [u64; 4] {
-        [self.policy.bits(), self.cost.key(), self.rules_key, u64::from(self.process)]
+        [self.policy.bits() | (self.planner as u64) << 16, self.cost.key(), self.rules_key, u64::from(self.process)]
     }
 
     /// This scope with another policy.
@@ -120,6 +130,18 @@ impl Scope {
     #[must_use]
     pub fn with_cost(mut self, cost: Arc<dyn CostModel>) -> Self {
         self.cost = cost;
+        self
+    }
+    /// This scope with another planner.
+    ///
+    /// ```
+    /// use sharding_core::{Scope, plan::PlannerKind};
+    /// let scope = (*Scope::current()).clone().with_planner(PlannerKind::Joint);
+    /// scope.enter(|| assert_eq!(Scope::current().planner(), PlannerKind::Joint));
+    /// ```
+    #[must_use]
+    pub fn with_planner(mut self, planner: PlannerKind) -> Self {
+        self.planner = planner;
         self
     }
     /// This scope with another rule for an op.

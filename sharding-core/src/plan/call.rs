@@ -1,6 +1,7 @@
 //! The plan of one call: rows, redistributions, and all that dispatch then needs without asking again.
 
 use super::cache::KeyOperand;
+use super::feasible::stage_price;
 use super::{Mode, Plan, PlanRequest, plan, trace};
 use crate::backend::{Backend, Positions};
 use crate::mapping::Places;
@@ -37,6 +38,7 @@ pub struct CallPlan {
     pub(crate) kernel: ErasedKernel,
     /// The mesh axes with staged rows.
     pub(crate) staged: SmallVec<[usize; 2]>,
+    pub(crate) price: f64,
     /// The report, in mode Warn where something moves.
     pub(crate) warning: Option<Box<str>>,
 }
@@ -45,6 +47,11 @@ impl CallPlan {
     /// The chosen rows, their cost, and which operands move.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+    /// What the call moves costs: the redistributions of its operands, and the collectives of staged rows at their score.
+    /// In the unit of the cost model that planned it. (The [cost of the rows](Plan::cost) is a score.)
+    pub fn price(&self) -> f64 {
+        self.price
     }
     /// The layout that each operand has when the kernel runs, on the op's mesh.
     pub fn operands(&self) -> &[TensorLayout] {
@@ -102,6 +109,7 @@ impl CallPlan {
             results: &results,
             policy: scope.policy(),
             cost: scope.cost(),
+            planner: scope.planner(),
         };
         let plan = plan(&request)?;
         let warning = (scope.policy().mode == Mode::Warn && !plan.moved.is_empty())
@@ -169,6 +177,8 @@ impl CallPlan {
         let twins = twins(backend.as_ref(), &positions, &devices, &layouts, &results);
         let staged =
             plan.rows.iter().enumerate().filter(|(_, row)| row.is_staged()).map(|(axis, _)| axis).collect();
+        let stages: f64 = plan.rows.iter().enumerate().map(|(axis, row)| stage_price(row, &mesh, axis, scope.cost())).sum();
+        let price = stages + moves.iter().flatten().map(|program| program.cost).sum::<f64>();
         let kernel = registry.kernel(def.name, backend.kind()).unwrap_or(def.kernel);
         let roles = rule_operands.iter().map(|operand| operand.role).collect();
         let read =
@@ -189,6 +199,7 @@ impl CallPlan {
             twins,
             kernel,
             staged,
+            price,
             warning,
         })
     }

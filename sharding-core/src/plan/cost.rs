@@ -22,10 +22,37 @@ pub struct StepQuery<'a> {
     pub received: f64,
 }
 
+/// What the answers of a [`CostModel`] count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostUnit {
+    /// Bytes that one device sends.
+    Bytes,
+    /// Seconds.
+    Seconds,
+    /// Something of the model's own.
+    Score,
+}
+
+impl CostUnit {
+    /// What stands above a column of costs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CostUnit::Bytes => "bytes",
+            CostUnit::Seconds => "seconds",
+            CostUnit::Score => "cost",
+        }
+    }
+}
+
 /// A model of what moving data costs. Pure; equal keys must mean equal answers.
+///
+/// The search takes for granted that no answer is negative, and that a collective over one mesh axis costs no more than
+/// two that do the same.
 pub trait CostModel: Debug + Send + Sync {
     /// What tells this model from others, for the keys of plans.
     fn key(&self) -> u64;
+    /// What the answers count.
+    fn unit(&self) -> CostUnit;
     /// The score of moving one operand of `bytes` global bytes by a transition on one mesh axis. A score of rows, not
     /// a count of bytes: other mesh axes are ignored, and it applies literally on an axis of size 1.
     fn transition(&self, transition: Transition, bytes: f64, mesh: &DeviceMesh, axis: usize) -> f64;
@@ -43,6 +70,10 @@ pub struct VolumeCost;
 impl CostModel for VolumeCost {
     fn key(&self) -> u64 {
         0
+    }
+
+    fn unit(&self) -> CostUnit {
+        CostUnit::Bytes
     }
 
     fn transition(&self, transition: Transition, bytes: f64, mesh: &DeviceMesh, axis: usize) -> f64 {

@@ -1,11 +1,11 @@
 //! Which rows can run on a mesh axis, and what they cost there.
 
-use super::PlanRequest;
+use super::{CostModel, PlanRequest};
 use crate::backend::StepKind;
 use crate::mapping::Places;
 use crate::placement::{DEFAULT_TRANSITIONS, Transition, TransitionKind, TransitionSet};
-use crate::rule::{AxisAssignment, Role, RuleOperand, StageCollective};
-use crate::{AxisType, Place, Shape};
+use crate::rule::{AxisAssignment, Role, RuleOperand};
+use crate::{AxisType, DeviceMesh, Place, Shape};
 
 /// The operand or result that a row fails on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +116,8 @@ impl AxisView<'_> {
         for (i, to) in row.results.iter().enumerate() {
             self.check_result(i, *to).map_err(|why| (Value::Result(i), why))?;
         }
+        score.cost += self.stage_price(row);
         for stage in &row.stages {
-            score.cost += self.stage_price(stage);
             // A policy speaks of operands that move; a stage is a part of the op. On an explicit axis none may
             // communicate, and no transfer by hand mends that: other rows are to be proposed.
             let forbidden = self.is_explicit() && stage.kind.communicates();
@@ -170,9 +170,9 @@ impl AxisView<'_> {
         self.request.cost.transition(transition, bytes as f64, self.request.mesh, self.axis)
     }
 
-    /// What a staged collective costs on this axis: the same formula as for an operand.
-    pub(super) fn stage_price(&self, stage: &StageCollective) -> f64 {
-        self.price(staged(stage.kind), stage.bytes)
+    /// What the staged collectives of a row cost on this axis.
+    pub(super) fn stage_price(&self, row: &AxisAssignment) -> f64 {
+        stage_price(row, self.request.mesh, self.axis, self.request.cost)
     }
 
     /// Whether the policy, or on an explicit axis the type of the axis, allows a change.
@@ -245,6 +245,11 @@ pub(super) fn kind(from: Place, to: Place, transition: Transition) -> Option<Tra
 
 fn holds(set: TransitionSet, kind: Option<TransitionKind>) -> bool {
     kind.is_none_or(|kind| set.contains(kind))
+}
+
+/// What the staged collectives of a row cost on a mesh axis: the same formula as for an operand.
+pub(super) fn stage_price(row: &AxisAssignment, mesh: &DeviceMesh, axis: usize, cost: &dyn CostModel) -> f64 {
+    row.stages.iter().map(|stage| cost.transition(staged(stage.kind), stage.bytes as f64, mesh, axis)).sum()
 }
 
 /// The transition whose formula prices a staged collective.

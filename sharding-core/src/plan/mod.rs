@@ -1,9 +1,11 @@
 //! The planner: which row an op runs on each mesh axis, and what moves for it.
 
+mod alpha_beta;
 mod cache;
 mod call;
 mod cost;
 mod feasible;
+mod joint;
 mod pick;
 mod policy;
 mod report;
@@ -11,9 +13,10 @@ mod report;
 pub(crate) mod tests;
 mod text;
 
+pub use alpha_beta::{Algorithm, AlphaBetaCost, Link, calibrate, fabric};
 pub(crate) use cache::{Key, KeyOperand, PlanCache};
 pub use call::CallPlan;
-pub use cost::{CostModel, StepQuery, VolumeCost};
+pub use cost::{CostModel, CostUnit, StepQuery, VolumeCost};
 pub use pick::{Plan, PlanRequest, plan};
-pub use policy::{Mode, Policy};
+pub use policy::{Mode, PlannerKind, Policy};
 pub use report::{Report, trace};

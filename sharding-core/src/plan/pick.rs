@@ -1,7 +1,7 @@
 //! Picking a row on every mesh axis.
 
 use super::feasible::{AxisView, Score, settled};
-use super::{CostModel, Mode, Policy, report};
+use super::{CostModel, Mode, PlannerKind, Policy, joint, report};
 use crate::mapping::Places;
 use crate::op::ErasedRows;
 use crate::op::{Groups, OpArgs, OpDef};
@@ -30,6 +30,8 @@ pub struct PlanRequest<'a> {
     pub policy: Policy,
     /// The cost model in force.
     pub cost: &'a dyn CostModel,
+    /// How rows are picked where there are several mesh axes.
+    pub planner: PlannerKind,
 }
 
 /// The chosen rows.
@@ -56,6 +58,8 @@ pub struct Plan {
 /// the default transitions, else the best, is committed in its place so that the report shows all axes, and the call
 /// is refused.
 ///
+/// Under [`PlannerKind::Joint`] the rows of all mesh axes are picked together, by what their redistributions cost.
+///
 /// # Errors
 /// [`ErrorKind::Sharding`] with the report, if no row is feasible or the policy forbids what has to move, if a mesh
 /// axis is `Manual`, or if the rule gives no rows or rows of wrong lengths; what the rule says, if it refuses.
@@ -65,9 +69,10 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan> {
     }
     let mut picker = Picker::new(request)?;
     let mut refused = false;
+    let path = joint::path(request);
     for axis in 0..request.mesh.ndim() {
         picker.ask(axis)?;
-        let Some(choice) = picker.choose(axis) else {
+        let Some(choice) = picker.choose_along(path.as_deref(), axis) else {
             return Err(report::refusal(request));
         };
         refused |= !choice.score.allowed || (request.policy.mode == Mode::Raise && choice.score.moves);
@@ -88,6 +93,7 @@ pub(super) struct Choice {
 }
 
 /// The state between two mesh axes.
+#[derive(Clone)]
 pub(super) struct Picker<'a> {
     request: &'a PlanRequest<'a>,
     operands: SmallVec<[RuleOperand; 4]>,
@@ -182,6 +188,15 @@ impl<'a> Picker<'a> {
             offer(&mut any, true);
         }
         allowed.or(by_default).or(any)
+    }
+
+    /// The row that a path of all mesh axes picks on the axis asked about last; where there is no path,
+    /// [`Picker::choose`].
+    pub(super) fn choose_along(&self, path: Option<&[usize]>, axis: usize) -> Option<Choice> {
+        let Some(path) = path else { return self.choose(axis) };
+        let row = *path.get(axis)?;
+        let score = self.view(axis).score(self.rows.get(row)?).ok()?;
+        Some(Choice { row, score })
     }
 
     /// Makes a row of the axis asked about last part of the plan.

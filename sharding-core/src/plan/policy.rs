@@ -14,6 +14,22 @@ pub enum Mode {
     Raise,
 }
 
+/// How the rows of an op are picked where there are several mesh axes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PlannerKind {
+    /// One mesh axis after the other, each by the score of its rows.
+    #[default]
+    PerAxis,
+    /// All together, by what the redistributions cost that the rows need. Never dearer than `PerAxis`; takes longer to
+    /// plan, the more so the more mesh axes there are. Asked for with [`Scope::with_planner`](crate::Scope::with_planner).
+    ///
+    /// An example on a mesh `dp=2, tp=4` is `matmul` of `a`, f32[64, 64] with its columns over tp, and `b`, f32[64, 64]
+    /// with its columns over both. Axis by axis `a` is gathered over tp, 12288 bytes on each device: on tp alone that
+    /// scores as much as exchanging `b`, and comes first. Together with dp, over which `b` is split already, the exchange
+    /// moves 1536 bytes.
+    Joint,
+}
+
 /// The transitions that ops may insert, and the mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {

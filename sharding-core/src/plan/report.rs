@@ -2,7 +2,7 @@
 
 use super::feasible::{AxisView, Score, Value, Why, kind, names_unknown};
 use super::pick::Picker;
-use super::{CostModel, Mode, PlanRequest, Policy, VolumeCost, text};
+use super::{Mode, PlanRequest, Policy, joint, text};
 use crate::placement::{Transition, TransitionKind, TransitionSet};
 use crate::rule::{AxisAssignment, Role, StageCollective};
 use crate::{AxisType, Error, ErrorKind, Place};
@@ -105,7 +105,7 @@ pub fn trace(request: &PlanRequest<'_>) -> Report {
         names,
         mesh_axes: request.mesh.axis_names().map(str::to_owned).collect(),
         policy: request.policy,
-        unit: if request.cost.key() == VolumeCost.key() { "bytes" } else { "cost" },
+        unit: request.cost.unit().name(),
         axes: Vec::new(),
         verdict: Verdict::Runs,
         moved: Vec::new(),
@@ -116,12 +116,13 @@ pub fn trace(request: &PlanRequest<'_>) -> Report {
         report.verdict = Verdict::Broken;
         return report;
     };
+    let path = joint::path(request);
     for axis in 0..request.mesh.ndim() {
         if picker.ask(axis).is_err() {
             report.verdict = Verdict::Broken;
             break;
         }
-        let choice = picker.choose(axis);
+        let choice = picker.choose_along(path.as_deref(), axis);
         let view = picker.view(axis);
         let mut candidates: Vec<Candidate> = picker
             .rows()

@@ -174,8 +174,11 @@ fn cells(report: &Report, axis: &AxisReport, row: &Candidate, wide: bool) -> Vec
     cells
 }
 
-/// At most four decimals, none for whole numbers.
+/// At most four decimals, none for whole numbers; seconds are small and have a power of ten.
 fn number(value: f64) -> String {
+    if value > 0.0 && value < 0.01 {
+        return format!("{value:.3e}");
+    }
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

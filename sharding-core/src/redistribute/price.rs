@@ -1,11 +1,12 @@
 //! What a step costs.
 
 use super::axis_set::{AxisSet, Sizes};
+use super::mesh_move;
 use super::overlap::{common, total};
 use super::state::{Problem, View};
-use crate::backend::StepKind;
+use crate::backend::{Step, StepKind};
 use crate::placement::{Interned, Ranges};
-use crate::plan::{CostModel, StepQuery};
+use crate::plan::{CostModel, CostUnit, StepQuery};
 use crate::split::balanced;
 use crate::{DeviceMesh, MAX_MESH_AXES};
 use smallvec::{SmallVec, smallvec};
@@ -13,6 +14,51 @@ use smallvec::{SmallVec, smallvec};
 /// Up to so many combinations of coordinates a permutation is priced exactly, beyond by the size of the largest new
 /// shard. Only custom placements reach it: their coordinates have no corners.
 const MAX_COORDINATES: usize = 1 << 20;
+
+impl Step {
+    /// What the step costs under a model, whatever model planned it; in the model's [unit](CostModel::unit).
+    pub fn price(&self, cost: &dyn CostModel) -> f64 {
+        let (source, target, mesh) = (&self.source, &self.target, self.source.mesh());
+        let splits = |axis: &usize| !self.axes.contains(axis) && source.mapping().place(*axis).tensor_axis().is_some();
+        let outside: usize = (0..mesh.ndim()).filter(splits).map(|axis| mesh.size(axis)).product();
+        let received = match self.kind {
+            StepKind::Move => mesh_move::received(source, target),
+            StepKind::Permute => {
+                let problem = Problem::new(source, target);
+                let pricing = Pricing { cost, bytes: source.bytes() as f64 };
+                pricing.received(&problem, &problem.view(problem.start), &problem.view(problem.goal))
+            }
+            _ => 0.0,
+        };
+        cost.step(&StepQuery {
+            kind: self.kind,
+            mesh,
+            axes: &self.axes,
+            group: self.axes.iter().map(|axis| mesh.size(*axis)).product(),
+            bytes: source.bytes() as f64 / outside as f64,
+            received,
+        })
+    }
+
+    /// What the step takes in seconds; `None` under a model that counts something else.
+    ///
+    /// ```
+    /// use sharding_core::plan::{AlphaBetaCost, VolumeCost, fabric};
+    /// use sharding_core::redistribute::Program;
+    /// use sharding_core::{BackendKind, DType, DeviceMapping, DeviceMesh, Place, TensorLayout};
+    /// let mesh = DeviceMesh::simulated(BackendKind::SIM, [8], ["tp"])?;
+    /// let source = TensorLayout::new(DType::F32, [1 << 20], DeviceMapping::new(&mesh, [Place::PARTIAL])?)?;
+    /// let target = source.with_mapping(DeviceMapping::replicated(&mesh))?;
+    /// let program = Program::search(&source, &target, &VolumeCost)?;
+    /// let seconds = program.steps[0].seconds(&AlphaBetaCost::new(fabric::NVLINK_4.link));
+    /// assert!((19e-6..20e-6).contains(&seconds.unwrap()), "{seconds:?}");
+    /// assert_eq!(program.steps[0].seconds(&VolumeCost), None);
+    /// # Ok::<(), sharding_core::Error>(())
+    /// ```
+    pub fn seconds(&self, cost: &dyn CostModel) -> Option<f64> {
+        (cost.unit() == CostUnit::Seconds).then(|| self.price(cost))
+    }
+}
 
 /// Prices steps on meshes of one shape.
 pub(super) struct Pricing<'a> {
@@ -191,7 +237,8 @@ fn largest(problem: &Problem<'_>, new: &View, changed: &[usize]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::VolumeCost;
+    use crate::plan::{AlphaBetaCost, VolumeCost, fabric};
+    use crate::redistribute::Program;
     use crate::{BackendKind, DType, DeviceMapping, Place, Shape, TensorLayout};
 
     /// The price of the permutation, against every device counted by its index ranges.
@@ -211,6 +258,38 @@ mod tests {
         };
         let most = (0..mesh.num_devices()).map(one).max().unwrap();
         assert!((received - most as f64).abs() < 1e-6, "{source} to {target}: {received}, not {most}");
+    }
+
+    /// Pricing a step again gives what the search priced it at: every change of three places on two mesh axes, under both
+    /// models.
+    #[test]
+    fn a_step_priced_again_costs_the_same() {
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [3, 4], ["a", "b"]).unwrap();
+        let other = DeviceMesh::simulated(BackendKind::CPU, [12], ["c"]).unwrap();
+        let seconds = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link)
+            .with_axis("b", fabric::NVLINK_4.link)
+            .and_then(|cost| cost.with_memory(1e12))
+            .unwrap();
+        let models: [&dyn CostModel; 2] = [&VolumeCost, &seconds];
+        let options = [Place::Replicated, Place::Sharded(0), Place::Sharded(1), Place::PARTIAL];
+        let places = |i: usize| [options[i / 4], options[i % 4]];
+        let lay = |mapping| TensorLayout::new(DType::F32, [10, 26], mapping).unwrap();
+        let on = |i: usize| lay(DeviceMapping::new(&mesh, places(i)).unwrap());
+        let away = lay(DeviceMapping::new(&other, [Place::Sharded(0)]).unwrap());
+        let mut counted = 0;
+        for cost in models {
+            let targets = (0..16).map(on).chain([away.clone()]);
+            for (from, target) in targets.flat_map(|target| (0..16).map(move |from| (from, target.clone()))) {
+                let program = Program::search(&on(from), &target, cost).unwrap();
+                for step in &program.steps {
+                    let again = step.price(cost);
+                    assert!((again - step.cost).abs() <= 1e-9 * step.cost, "{step}: {again}, not {}", step.cost);
+                    assert_eq!(step.seconds(cost).is_some(), cost.unit() == CostUnit::Seconds);
+                    counted += 1;
+                }
+            }
+        }
+        assert!(counted > 500, "{counted}");
     }
 
     #[test]

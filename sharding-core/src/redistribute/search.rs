@@ -7,7 +7,7 @@ use super::mesh_move;
 use super::price::Pricing;
 use super::state::{Code, Problem, Toward, View};
 use crate::backend::StepKind;
-use crate::plan::{CostModel, VolumeCost};
+use crate::plan::{CostModel, StepQuery, VolumeCost};
 use crate::{DeviceMapping, DeviceMesh, Result, TensorLayout};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -78,6 +78,22 @@ fn at_once(problem: &Problem<'_>, cost: &dyn CostModel) -> Option<Hop> {
     Some(Hop { kind, group: all, cost: price, code: next.code, arrived: false })
 }
 
+/// A price that no difference of prices that matters is below, in the model's unit: a millionth of a millionth of what
+/// gathering the whole over the whole mesh costs.
+fn tie(problem: &Problem<'_>, cost: &dyn CostModel, bytes: f64) -> f64 {
+    let mesh = problem.source.mesh();
+    let axes: SmallVec<[usize; 4]> = (0..mesh.ndim()).collect();
+    let all = cost.step(&StepQuery {
+        kind: StepKind::AllGather,
+        mesh,
+        axes: &axes,
+        group: mesh.num_devices(),
+        bytes: bytes.max(1.0),
+        received: 0.0,
+    });
+    if all.is_finite() && all > 0.0 { all * 1e-12 } else { f64::MIN_POSITIVE }
+}
+
 #[derive(Clone, Copy)]
 struct Node {
     /// Price so far, and a little for every step; infinite where nothing led here yet.
@@ -120,7 +136,7 @@ impl<'a> Search<'a> {
             other_mesh,
             nodes: vec![unknown; layer as usize * (1 + usize::from(other_mesh))],
             heap: BinaryHeap::with_capacity(64),
-            step_key: bytes.max(1.0) * 1e-12,
+            step_key: tie(problem, cost, bytes),
         }
     }
 

@@ -6,12 +6,14 @@
 //! ones stand for the axes that follow). `!all_reduce:16` after a row makes it staged.
 
 mod golden;
+mod joint;
 mod pick;
 mod property;
 mod report;
 mod speed;
 
-use super::{Plan, PlanRequest, Policy, Report, VolumeCost, plan, trace};
+use property::random_call;
+use super::{Plan, PlanRequest, PlannerKind, Policy, Report, VolumeCost, plan, trace};
 use crate::backend::StepKind;
 use crate::mapping::Places;
 use crate::op::{Groups, KeyWriter, OpArgs, OpDef, OperandDef, OperandKind};
@@ -119,6 +121,7 @@ impl Call {
             results: &self.results,
             policy: self.policy,
             cost: &VolumeCost,
+            planner: PlannerKind::PerAxis,
         }
     }
 

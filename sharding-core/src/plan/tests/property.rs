@@ -41,7 +41,7 @@ fn valid(mesh: &DeviceMesh, shape: &Shape, places: &[Place]) -> bool {
     DeviceMapping::new(mesh, places).is_ok_and(|mapping| mapping.check(shape).is_ok())
 }
 
-fn random_call(bytes: &[u8]) -> Call {
+pub(super) fn random_call(bytes: &[u8]) -> Call {
     let tape = &mut Tape(bytes.iter());
     let sizes: Vec<usize> = (0..=tape.below(3)).map(|_| 1 + (tape.below(4) + 1) % 4).collect();
     let types: Vec<_> =

@@ -3,7 +3,7 @@
 use super::{Call, allowing};
 use crate::AxisType::Explicit;
 use crate::placement::{PlacementKey, Ranges, Transition};
-use crate::plan::{CostModel, PlanRequest, Policy, StepQuery, plan, trace};
+use crate::plan::{CostModel, PlanRequest, Policy, CostUnit, StepQuery, plan, trace};
 use crate::{DeviceMesh, Place, Placement, Result, bail};
 use std::sync::Arc;
 
@@ -230,6 +230,9 @@ fn costs_of_another_model_are_not_called_bytes() {
     impl CostModel for Hops {
         fn key(&self) -> u64 {
             7
+        }
+        fn unit(&self) -> CostUnit {
+            CostUnit::Score
         }
         fn transition(&self, transition: Transition, _: f64, _: &DeviceMesh, _: usize) -> f64 {
             if transition == Transition::AllToAll { f64::INFINITY } else { 1.0 / 3.0 }

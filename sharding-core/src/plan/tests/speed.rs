@@ -1,7 +1,8 @@
-//! How long a cold plan takes; run with `--release -- --ignored --nocapture`.
+//! How long a cold plan takes; for the measurement run with `--release -- --ignored --nocapture`.
 
 use super::Call;
-use crate::plan::{PlanRequest, plan};
+use crate::plan::{PlanRequest, VolumeCost, plan};
+use crate::redistribute::Program;
 use crate::rule::{Rows, RuleCx};
 use crate::{Place, Result};
 use std::any::Any;
@@ -18,6 +19,40 @@ fn matmul(_: &RuleCx<'_>, _: &dyn Any, rows: &mut Rows) -> Result<()> {
     rows.add([P, R], [P]);
     rows.add([R, P], [P]);
     Ok(())
+}
+
+/// Planning depends on the number of mesh axes, not of devices: a mesh of 1,048,576 costs at most twice what 8 cost.
+/// The fastest of many runs of each, taken in turn, so that what else runs on the machine hits both.
+#[test]
+fn a_million_devices_are_planned_like_eight() {
+    let times = |sizes: [usize; 2]| {
+        let call = Call::new(&sizes, "[8192, 8192] S0,S1 | [8192, 8192] R,S1", "R,R->R");
+        move || {
+            let request = PlanRequest { rows: matmul, ..call.request() };
+            let start = Instant::now();
+            for _ in 0..20 {
+                let plan = plan(std::hint::black_box(&request)).unwrap();
+                assert!(!plan.moved.is_empty());
+                for (operand, places) in call.operands.iter().zip(&plan.operands) {
+                    let lay = |places: &crate::mapping::Places| {
+                        let mapping = crate::DeviceMapping::new(&call.mesh, places).unwrap();
+                        crate::TensorLayout::new(operand.meta.dtype, &operand.meta.shape, mapping).unwrap()
+                    };
+                    let program = Program::search(&lay(&operand.places), &lay(places), &VolumeCost);
+                    std::hint::black_box(program.unwrap());
+                }
+            }
+            start.elapsed().as_secs_f64()
+        }
+    };
+    let (mut few, mut many) = (times([2, 4]), times([1024, 1024]));
+    let (mut least_few, mut least_many) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..100 {
+        least_few = least_few.min(few());
+        least_many = least_many.min(many());
+    }
+    println!("8 devices: {:.2} us, 1,048,576 devices: {:.2} us", least_few * 5e4, least_many * 5e4);
+    assert!(least_many <= 2.0 * least_few, "{least_many} s, {least_few} s for 8 devices");
 }
 
 #[test]

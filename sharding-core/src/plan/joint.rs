@@ -1,0 +1,132 @@
+//! Picking the rows of all mesh axes together.
+
+use super::pick::{Choice, Picker};
+use super::{Mode, PlanRequest, PlannerKind};
+use crate::mapping::Places;
+use crate::redistribute::Program;
+use crate::rule::Role;
+use crate::{AxisType, DeviceMapping, TensorLayout};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// So many combinations of rows are priced at most; what was best by then is taken. The first one is the per-axis plan.
+const MAX_COMBINATIONS: usize = 4096;
+
+/// A combination replaces another only if it is cheaper by more than rounding.
+const MARGIN: f64 = 1.0 - 1e-9;
+
+/// The number of a row for each mesh axis; `None` where the planner in force picks axis by axis, or where no
+/// combination is allowed, so that per-axis planning is to say why.
+///
+/// Depth first over the rows of one mesh axis after the other, each axis in the order of per-axis planning: the first
+/// combination is the per-axis plan, so the result is never dearer. A branch ends where what is certain of its price, the
+/// stages of its rows, reaches the best price so far; a combination is given up where the operands counted so far do.
+pub(super) fn path(request: &PlanRequest<'_>) -> Option<SmallVec<[usize; 4]>> {
+    if request.planner == PlannerKind::PerAxis {
+        return None;
+    }
+    let picker = Picker::new(request).ok()?;
+    let mut search = Search {
+        request,
+        prices: request.operands.iter().map(|_| FxHashMap::default()).collect(),
+        rows: SmallVec::new(),
+        best: None,
+        price: f64::INFINITY,
+        left: MAX_COMBINATIONS,
+    };
+    search.visit(&picker, 0, 0.0);
+    search.best
+}
+
+struct Search<'a> {
+    request: &'a PlanRequest<'a>,
+    /// For each operand what it costs to bring it to placements.
+    prices: Vec<FxHashMap<Places, f64>>,
+    /// The rows down to here.
+    rows: SmallVec<[usize; 4]>,
+    best: Option<SmallVec<[usize; 4]>>,
+    price: f64,
+    left: usize,
+}
+
+impl Search<'_> {
+    fn visit(&mut self, picker: &Picker<'_>, axis: usize, stages: f64) {
+        if axis == self.request.mesh.ndim() {
+            return self.weigh(picker, stages);
+        }
+        let mut asked = picker.clone();
+        // A rule that refuses after these rows: no combination begins with them.
+        if asked.ask(axis).is_err() {
+            return;
+        }
+        let view = asked.view(axis);
+        let raise = self.request.policy.mode == Mode::Raise;
+        let mut choices: SmallVec<[(Choice, f64); 8]> = SmallVec::new();
+        for (row, assignment) in asked.rows().iter().enumerate() {
+            let Ok(score) = view.score(assignment) else { continue };
+            if score.allowed && !(raise && score.moves) {
+                choices.push((Choice { row, score }, view.stage_price(assignment)));
+            }
+        }
+        // Stable: ties keep the rule's order, as per-axis planning does.
+        choices.sort_by(|(a, _), (b, _)| {
+            a.score.cost.total_cmp(&b.score.cost).then(a.score.moved.cmp(&b.score.moved))
+        });
+        for (choice, stage) in choices {
+            if self.left == 0 || stages + stage >= self.price * MARGIN {
+                continue;
+            }
+            let mut next = asked.clone();
+            next.commit(axis, choice);
+            self.rows.push(choice.row);
+            self.visit(&next, axis + 1, stages + stage);
+            self.rows.pop();
+        }
+    }
+
+    /// Prices a whole combination.
+    fn weigh(&mut self, picker: &Picker<'_>, stages: f64) {
+        self.left = self.left.saturating_sub(1);
+        let limit = self.price * MARGIN;
+        let mut total = stages;
+        for (i, operand) in picker.operands().iter().enumerate() {
+            if operand.role != Role::Tensor {
+                continue;
+            }
+            total += self.moved(i, &operand.places);
+            if total >= limit && self.best.is_some() {
+                return;
+            }
+        }
+        if total < limit || self.best.is_none() && total.is_finite() {
+            self.price = total;
+            self.best = Some(self.rows.clone());
+        }
+    }
+
+    /// What it costs to bring an operand to these placements; infinite where it cannot be done.
+    fn moved(&mut self, i: usize, places: &Places) -> f64 {
+        let Some(known) = self.prices.get_mut(i) else { return 0.0 };
+        if let Some(price) = known.get(places) {
+            return *price;
+        }
+        let price = price(self.request, i, places).unwrap_or(f64::INFINITY);
+        known.insert(places.clone(), price);
+        price
+    }
+}
+
+fn price(request: &PlanRequest<'_>, i: usize, places: &Places) -> Option<f64> {
+    let operand = request.operands.get(i)?;
+    if operand.places == *places {
+        return Some(0.0);
+    }
+    let lay = |places: &Places| {
+        let mapping = DeviceMapping::new(request.mesh, places).ok()?;
+        TensorLayout::new(operand.meta.dtype, &operand.meta.shape, mapping).ok()
+    };
+    let program = Program::search(&lay(&operand.places)?, &lay(places)?, request.cost).ok()?;
+    let explicit = |axis: &usize| request.mesh.axis_types().get(*axis) == Some(&AxisType::Explicit);
+    let refused = program.steps.iter().any(|step| step.kind.communicates() && step.axes.iter().any(explicit));
+    (!refused).then_some(program.cost)
+}
