@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod bad_input;
+mod calibrate;
 mod joint;
 mod nn;
 mod placement;

@@ -89,7 +89,7 @@ impl Programs {
 mod tests {
     use super::*;
     use crate::placement::Transition;
-    use crate::plan::{CostModel, StepQuery, VolumeCost};
+    use crate::plan::{CostModel, CostUnit, StepQuery, VolumeCost};
     use crate::{AxisType, BackendKind, DType, DeviceMesh, Place};
 
     /// Prices all alike, under a key of its own.
@@ -99,6 +99,9 @@ mod tests {
     impl CostModel for Flat {
         fn key(&self) -> u64 {
             77
+        }
+        fn unit(&self) -> CostUnit {
+            CostUnit::Bytes
         }
         fn transition(&self, transition: Transition, bytes: f64, mesh: &DeviceMesh, axis: usize) -> f64 {
             VolumeCost.transition(transition, bytes, mesh, axis)

@@ -51,17 +51,17 @@ fn measure(mesh: &DeviceMesh) -> Result<AlphaBetaCost> {
     let memory = bench.memory()?;
     let free = Link { latency: 0.0, seconds_per_byte: 0.0 };
     let mut model = AlphaBetaCost { rest: free, axes: Vec::new(), memory };
-    for axis in (0..mesh.ndim()).filter(|axis| mesh.size(*axis) > 1) {
-        let samples = bench.samples(axis)?;
-        let Some(link) = fit::link(&samples, memory) else {
+    for axis in 0..mesh.ndim() {
+        let link = match mesh.size(axis) {
+            1 => Some(free),
+            _ => fit::link(&bench.samples(axis)?, memory),
+        };
+        let Some(link) = link else {
             return Err(Error::new(ErrorKind::Internal, "no collective took any time")
                 .with_mesh_axis(mesh.axis_name(axis), mesh.size(axis)));
         };
         model.rest = model.rest.slower(link);
         model.axes.push((mesh.axis_name(axis).to_owned(), link));
-    }
-    for axis in (0..mesh.ndim()).filter(|axis| mesh.size(*axis) == 1) {
-        model.axes.push((mesh.axis_name(axis).to_owned(), free));
     }
     Ok(model)
 }
