@@ -117,7 +117,12 @@ impl Scope {
     }
     /// What plans depend on.
     pub(crate) fn plan_key(&self) -> [u64; 4] {
-        [self.policy.bits() | (self.planner as u64) << 16, self.cost.key(), self.rules_key, u64::from(self.process)]
+        [
+            self.policy.bits() | (self.planner as u64) << 16,
+            self.cost.key(),
+            self.rules_key,
+            u64::from(self.process),
+        ]
     }
 
     /// This scope with another policy.

@@ -3,7 +3,8 @@
 use sharding_core::plan::{AlphaBetaCost, calibrate};
 use sharding_core::redistribute::Program;
 use sharding_ops::{
-    BackendKind, DType, DeviceMapping, DeviceMesh, ErrorKind, Partial, ReduceOp, Replicated, Result, TensorLayout,
+    BackendKind, DType, DeviceMapping, DeviceMesh, ErrorKind, Partial, ReduceOp, Replicated, Result,
+    TensorLayout,
 };
 
 #[test]
@@ -21,7 +22,8 @@ fn a_mesh_is_measured_and_the_file_read_back() -> Result<()> {
     let path = std::env::temp_dir().join(format!("sharding-calibrate-{}.toml", std::process::id()));
     cost.write(&path, &mesh)?;
     let back = AlphaBetaCost::read(&path, &mesh)?;
-    let other = AlphaBetaCost::read(&path, &DeviceMesh::simulated(BackendKind::CPU, [3, 1, 2], ["dp", "pp", "tp"])?);
+    let other =
+        AlphaBetaCost::read(&path, &DeviceMesh::simulated(BackendKind::CPU, [3, 1, 2], ["dp", "pp", "tp"])?);
     std::fs::remove_file(&path).unwrap();
     assert_eq!(back, cost);
     assert_eq!(other.unwrap_err().kind(), ErrorKind::Mesh);

@@ -124,7 +124,12 @@ fn is_never_dearer_and_gives_the_same() -> Result<()> {
                 assert_eq!(got.len(), want.len());
                 for (i, (want, got)) in want.iter().zip(&got).enumerate() {
                     let difference = want.first_difference(got);
-                    assert!(difference.is_none(), "{} of {:?}, value {i}: {difference:?}", def.name, layouts());
+                    assert!(
+                        difference.is_none(),
+                        "{} of {:?}, value {i}: {difference:?}",
+                        def.name,
+                        layouts()
+                    );
                 }
                 ran += 1;
             }

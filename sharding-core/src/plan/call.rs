@@ -177,7 +177,8 @@ impl CallPlan {
         let twins = twins(backend.as_ref(), &positions, &devices, &layouts, &results);
         let staged =
             plan.rows.iter().enumerate().filter(|(_, row)| row.is_staged()).map(|(axis, _)| axis).collect();
-        let stages: f64 = plan.rows.iter().enumerate().map(|(axis, row)| stage_price(row, &mesh, axis, scope.cost())).sum();
+        let stages: f64 =
+            plan.rows.iter().enumerate().map(|(axis, row)| stage_price(row, &mesh, axis, scope.cost())).sum();
         let price = stages + moves.iter().flatten().map(|program| program.cost).sum::<f64>();
         let kernel = registry.kernel(def.name, backend.kind()).unwrap_or(def.kernel);
         let roles = rule_operands.iter().map(|operand| operand.role).collect();

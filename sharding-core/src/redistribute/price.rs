@@ -19,7 +19,8 @@ impl Step {
     /// What the step costs under a model, whatever model planned it; in the model's [unit](CostModel::unit).
     pub fn price(&self, cost: &dyn CostModel) -> f64 {
         let (source, target, mesh) = (&self.source, &self.target, self.source.mesh());
-        let splits = |axis: &usize| !self.axes.contains(axis) && source.mapping().place(*axis).tensor_axis().is_some();
+        let splits =
+            |axis: &usize| !self.axes.contains(axis) && source.mapping().place(*axis).tensor_axis().is_some();
         let outside: usize = (0..mesh.ndim()).filter(splits).map(|axis| mesh.size(axis)).product();
         let received = match self.kind {
             StepKind::Move => mesh_move::received(source, target),
@@ -283,7 +284,11 @@ mod tests {
                 let program = Program::search(&on(from), &target, cost).unwrap();
                 for step in &program.steps {
                     let again = step.price(cost);
-                    assert!((again - step.cost).abs() <= 1e-9 * step.cost, "{step}: {again}, not {}", step.cost);
+                    assert!(
+                        (again - step.cost).abs() <= 1e-9 * step.cost,
+                        "{step}: {again}, not {}",
+                        step.cost
+                    );
                     assert_eq!(step.seconds(cost).is_some(), cost.unit() == CostUnit::Seconds);
                     counted += 1;
                 }

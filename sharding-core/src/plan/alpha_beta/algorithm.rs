@@ -81,7 +81,8 @@ pub(super) fn options(kind: StepKind, bytes: f64, p: usize) -> SmallVec<[(Algori
     use Algorithm::{Bruck, Direct, Doubling, Halving, HalvingDoubling, Local, Ring};
     let n = bytes;
     let devices = p as f64;
-    let (floor, ceil) = (f64::from(p.max(1).ilog2()), f64::from(p.max(1).next_power_of_two().trailing_zeros()));
+    let (floor, ceil) =
+        (f64::from(p.max(1).ilog2()), f64::from(p.max(1).next_power_of_two().trailing_zeros()));
     let exact = p.is_power_of_two();
     // The share that comes from, or goes to, other devices.
     let part = |of: f64| (of - 1.0) / of * n;
@@ -159,12 +160,22 @@ mod tests {
         check(
             StepKind::AllReduce(sum),
             8,
-            &[(Doubling, 3.0, 720.0), (Ring, 14.0, 420.0), (Direct, 10.0, 420.0), (HalvingDoubling, 6.0, 420.0)],
+            &[
+                (Doubling, 3.0, 720.0),
+                (Ring, 14.0, 420.0),
+                (Direct, 10.0, 420.0),
+                (HalvingDoubling, 6.0, 420.0),
+            ],
         );
         check(
             StepKind::AllReduce(sum),
             6,
-            &[(Doubling, 4.0, 960.0), (Ring, 10.0, 400.0), (Direct, 8.0, 400.0), (HalvingDoubling, 7.0, 660.0)],
+            &[
+                (Doubling, 4.0, 960.0),
+                (Ring, 10.0, 400.0),
+                (Direct, 8.0, 400.0),
+                (HalvingDoubling, 7.0, 660.0),
+            ],
         );
         check(StepKind::AllToAll, 8, &[(Direct, 7.0, 210.0), (Bruck, 3.0, 360.0)]);
         check(StepKind::Permute, 8, &[(Direct, 1.0, 240.0)]);
@@ -180,9 +191,12 @@ mod tests {
         let sum = ReduceOp::Sum;
         for p in 2..70 {
             for bytes in (0..32_u32).map(|e| f64::from(1_u32 << e.min(31))) {
-                let (gather, slice) = (price(StepKind::AllGather, bytes, p), price(StepKind::LocalSlice, bytes, p));
-                let (reduce, scatter) =
-                    (price(StepKind::AllReduce(sum), bytes, p), price(StepKind::ReduceScatter(sum), bytes, p));
+                let (gather, slice) =
+                    (price(StepKind::AllGather, bytes, p), price(StepKind::LocalSlice, bytes, p));
+                let (reduce, scatter) = (
+                    price(StepKind::AllReduce(sum), bytes, p),
+                    price(StepKind::ReduceScatter(sum), bytes, p),
+                );
                 let exchange = price(StepKind::AllToAll, bytes / p as f64, p);
                 assert!(reduce <= (scatter + gather) * (1.0 + 1e-12), "all_reduce of {bytes} over {p}");
                 assert!(scatter <= reduce + slice, "reduce_scatter of {bytes} over {p}");

@@ -105,7 +105,9 @@ impl Bench<'_> {
     }
 
     fn wait(&self) -> Result<()> {
-        self.positions.iter().try_for_each(|position| self.backend.synchronize(device_at(self.mesh, *position)?))
+        self.positions
+            .iter()
+            .try_for_each(|position| self.backend.synchronize(device_at(self.mesh, *position)?))
     }
 
     /// Seconds of the fastest of several runs, after one that warms up.

@@ -66,5 +66,4 @@ pub const HOST_MEMORY: Fabric = Fabric {
 };
 
 /// All of them.
-pub const ALL: [Fabric; 7] =
-    [NVLINK_4, NVLINK_5, INFINIBAND_NDR, PCIE_4, PCIE_5, ETHERNET_100G, HOST_MEMORY];
+pub const ALL: [Fabric; 7] = [NVLINK_4, NVLINK_5, INFINIBAND_NDR, PCIE_4, PCIE_5, ETHERNET_100G, HOST_MEMORY];

@@ -116,7 +116,9 @@ impl AlphaBetaCost {
             )
             .with_fix("measure this mesh: calibrate(&mesh)?.write(&path, &mesh)?"));
         }
-        let fits = |(axis, own): (usize, &StoredAxis)| own.name == mesh.axis_name(axis) && own.size == mesh.size(axis);
+        let fits = |(axis, own): (usize, &StoredAxis)| {
+            own.name == mesh.axis_name(axis) && own.size == mesh.size(axis)
+        };
         if stored.axis.len() != mesh.ndim() || !stored.axis.iter().enumerate().all(fits) {
             return Err(damaged(format!("its axes are not those of {mesh}")));
         }
@@ -204,7 +206,9 @@ mod tests {
     #[test]
     fn a_file_that_lies_is_refused() {
         let (mesh, _, text) = stored();
-        for (from, to) in [("450", "45"), ("size = 8", "size = 9"), ("\"tp\"", "\"cp\""), ("= \"", "= \"x"), ("3.7", "4.7")] {
+        for (from, to) in
+            [("450", "45"), ("size = 8", "size = 9"), ("\"tp\"", "\"cp\""), ("= \"", "= \"x"), ("3.7", "4.7")]
+        {
             if text.contains(from) {
                 let error = AlphaBetaCost::from_toml(&text.replace(from, to), &mesh).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::File, "{from} to {to}: {error}");

@@ -40,7 +40,9 @@ pub(super) fn link(samples: &[Sample], memory: f64) -> Option<Link> {
             .iter()
             .filter_map(|sample| {
                 let efforts = options(sample.kind, sample.bytes, sample.group);
-                let price = |i: usize| efforts.get(i).map_or(f64::INFINITY, |(_, effort)| model.seconds(effort, link));
+                let price = |i: usize| {
+                    efforts.get(i).map_or(f64::INFINITY, |(_, effort)| model.seconds(effort, link))
+                };
                 let best = (0..efforts.len()).min_by(|a, b| price(*a).total_cmp(&price(*b)))?;
                 let (_, effort) = efforts.get(best)?;
                 let rest = (sample.seconds - effort.touched * memory).max(0.0);
@@ -58,9 +60,8 @@ pub(super) fn link(samples: &[Sample], memory: f64) -> Option<Link> {
 
 /// The least squares of `a * x + b * y = c` over rows `[a, b, c]`, with `x` and `y` not negative.
 fn solve(rows: &[[f64; 3]]) -> Option<Link> {
-    let dot = |i: usize, j: usize| -> f64 {
-        rows.iter().filter_map(|row| Some(row.get(i)? * row.get(j)?)).sum()
-    };
+    let dot =
+        |i: usize, j: usize| -> f64 { rows.iter().filter_map(|row| Some(row.get(i)? * row.get(j)?)).sum() };
     let (aa, ab, bb, ac, bc) = (dot(0, 0), dot(0, 1), dot(1, 1), dot(0, 2), dot(1, 2));
     let alone = |square: f64, product: f64| if square > 0.0 { product / square } else { 0.0 };
     let determinant = aa * bb - ab * ab;
@@ -112,7 +113,8 @@ mod tests {
                     let got = link(&samples(truth, memory, group, off), memory).unwrap();
                     let near = |got: f64, want: f64| (got / want - 1.0).abs() < bound;
                     assert!(
-                        near(got.latency, truth.latency) && near(got.seconds_per_byte, truth.seconds_per_byte),
+                        near(got.latency, truth.latency)
+                            && near(got.seconds_per_byte, truth.seconds_per_byte),
                         "{got:?}, not {truth:?}, over {group} off by {off}"
                     );
                 }

@@ -138,7 +138,8 @@ impl AlphaBetaCost {
 
     fn slowest(&self, mesh: &DeviceMesh, axes: &[usize]) -> Link {
         // A mesh axis of size 1 sends nothing.
-        let links = axes.iter().filter(|axis| mesh.size(**axis) > 1).map(|axis| self.link(mesh.axis_name(*axis)));
+        let links =
+            axes.iter().filter(|axis| mesh.size(**axis) > 1).map(|axis| self.link(mesh.axis_name(*axis)));
         links.reduce(Link::slower).unwrap_or(self.rest)
     }
 
@@ -243,7 +244,8 @@ mod tests {
     #[test]
     fn seconds_are_latency_and_bytes() {
         let mesh = DeviceMesh::simulated(BackendKind::SIM, [6, 8], ["dp", "tp"]).unwrap();
-        let close = |got: f64, want: f64| assert!((got - want).abs() < 1e-12 + want * 1e-9, "{got}, not {want}");
+        let close =
+            |got: f64, want: f64| assert!((got - want).abs() < 1e-12 + want * 1e-9, "{got}, not {want}");
         close(query(&mesh, StepKind::AllGather, &[1], 8e6).1, 3e-6 + 7e6 / 1e11);
         close(query(&mesh, StepKind::Permute, &[1], 1e6).1, 1e-6 + 1e6 / 1e11);
         // Both mesh axes at once: 48 devices, the slower link; a shift of what was gathered.
@@ -271,7 +273,9 @@ mod tests {
     #[test]
     fn figures_that_are_none_are_refused() {
         let base = AlphaBetaCost::new(Link::new(0.0, 1e9));
-        for link in [Link::new(-1.0, 1e9), Link::new(0.0, 0.0), Link { latency: f64::NAN, seconds_per_byte: 0.0 }] {
+        for link in
+            [Link::new(-1.0, 1e9), Link::new(0.0, 0.0), Link { latency: f64::NAN, seconds_per_byte: 0.0 }]
+        {
             let error = base.clone().with_axis("tp", link).unwrap_err();
             assert!(error.to_string().contains("mesh axis 'tp'"), "{error}");
         }

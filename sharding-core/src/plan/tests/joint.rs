@@ -2,7 +2,9 @@
 
 use super::{Call, codes, random_call};
 use crate::mapping::Places;
-use crate::plan::{AlphaBetaCost, CostModel, Plan, PlanRequest, PlannerKind, VolumeCost, fabric, plan, trace};
+use crate::plan::{
+    AlphaBetaCost, CostModel, Plan, PlanRequest, PlannerKind, VolumeCost, fabric, plan, trace,
+};
 use crate::redistribute::Program;
 use crate::rule::Role;
 use crate::{DeviceMapping, TensorLayout};
@@ -34,7 +36,8 @@ fn planned(call: &Call, cost: &dyn CostModel, planner: PlannerKind) -> Option<(P
 }
 
 fn models() -> [Box<dyn CostModel>; 2] {
-    let seconds = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link).with_axis("tp", fabric::NVLINK_4.link).unwrap();
+    let seconds =
+        AlphaBetaCost::new(fabric::INFINIBAND_NDR.link).with_axis("tp", fabric::NVLINK_4.link).unwrap();
     [Box::new(VolumeCost), Box::new(seconds)]
 }
 
@@ -91,7 +94,10 @@ fn the_report_shows_what_was_picked() {
     let call = Call::new(&[2, 4], "[64, 64] S0,S0 | [64, 64] S0,S1", MATMUL);
     let request = PlanRequest { planner: PlannerKind::Joint, ..call.request() };
     let (plan, report) = (plan(&request).unwrap(), trace(&request));
-    let chosen: Vec<_> =
-        report.axes.iter().map(|axis| &axis.candidates.iter().find(|row| row.committed).unwrap().row).collect();
+    let chosen: Vec<_> = report
+        .axes
+        .iter()
+        .map(|axis| &axis.candidates.iter().find(|row| row.committed).unwrap().row)
+        .collect();
     assert_eq!(chosen, plan.rows.iter().collect::<Vec<_>>());
 }

@@ -12,7 +12,6 @@ mod property;
 mod report;
 mod speed;
 
-use property::random_call;
 use super::{Plan, PlanRequest, PlannerKind, Policy, Report, VolumeCost, plan, trace};
 use crate::backend::StepKind;
 use crate::mapping::Places;
@@ -20,6 +19,7 @@ use crate::op::{Groups, KeyWriter, OpArgs, OpDef, OperandDef, OperandKind};
 use crate::placement::{Interleaved, Ragged, TransitionKind, TransitionSet};
 use crate::rule::{AxisAssignment, Role, Rows, RuleCx, RuleOperand, StageCollective};
 use crate::{AxisType, BackendKind, DType, DeviceMesh, Place, ReduceOp, Result, TensorMeta};
+use property::random_call;
 use std::any::{Any, TypeId};
 
 /// Rows by mesh axis, as the plain argument of the op under test.

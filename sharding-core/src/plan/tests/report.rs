@@ -3,7 +3,7 @@
 use super::{Call, allowing};
 use crate::AxisType::Explicit;
 use crate::placement::{PlacementKey, Ranges, Transition};
-use crate::plan::{CostModel, PlanRequest, Policy, CostUnit, StepQuery, plan, trace};
+use crate::plan::{CostModel, CostUnit, PlanRequest, Policy, StepQuery, plan, trace};
 use crate::{DeviceMesh, Place, Placement, Result, bail};
 use std::sync::Arc;
 
