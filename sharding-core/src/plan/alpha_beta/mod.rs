@@ -105,7 +105,7 @@ impl AlphaBetaCost {
     /// # Errors
     /// [`ErrorKind::Argument`] if it is not positive.
     pub fn with_memory(mut self, bytes_per_second: f64) -> Result<Self> {
-        if !(bytes_per_second > 0.0) {
+        if bytes_per_second.is_nan() || bytes_per_second <= 0.0 {
             return Err(Error::new(
                 ErrorKind::Argument,
                 format!("a memory of {bytes_per_second} bytes per second moves nothing"),
