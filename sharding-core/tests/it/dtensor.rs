@@ -8,7 +8,7 @@
 use crate::host::HOST;
 use sharding_core::backend::StepKind;
 use sharding_core::placement::Transition;
-use sharding_core::plan::{CostModel, StepQuery, VolumeCost};
+use sharding_core::plan::{CostModel, CostUnit, StepQuery, VolumeCost};
 use sharding_core::redistribute::Program;
 use sharding_core::{DType, DeviceMapping, DeviceMesh, Place, ReduceOp, TensorLayout};
 use std::collections::BTreeMap;
@@ -28,6 +28,9 @@ struct Theirs;
 impl CostModel for Theirs {
     fn key(&self) -> u64 {
         0x7465_6e73_6f72
+    }
+    fn unit(&self) -> CostUnit {
+        CostUnit::Bytes
     }
     fn transition(&self, _: Transition, _: f64, _: &DeviceMesh, _: usize) -> f64 {
         unreachable!("only programs are priced here")
