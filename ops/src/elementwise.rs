@@ -3,14 +3,27 @@
 use sharding_core::DType;
 use sharding_core::op::{CaseOperand, Cases, Fill, OpArgs};
 
-/// One operand: plain, uneven, with extents of 1 and 0, without axes.
+/// The other dtypes of a kind, for which a case or two is enough: kernels and rules are the same.
+pub(crate) fn kin(dtype: DType) -> &'static [DType] {
+    match dtype {
+        DType::F32 => &[DType::F64, DType::F16, DType::BF16],
+        DType::I64 => &[DType::I8, DType::I32, DType::U16, DType::U64],
+        _ => &[],
+    }
+}
+
+/// One operand: plain, uneven, with extents of 1 and 0, without axes; and the [`kin`] of the dtype.
 pub(crate) fn unary_cases(cases: &mut Cases, dtype: DType, args: impl OpArgs + Clone) {
     for shape in [&[7, 5][..], &[2, 3, 4], &[1, 3], &[0, 4], &[6], &[]] {
         cases.add([CaseOperand::new(dtype, shape)], args.clone());
     }
+    for dtype in kin(dtype) {
+        cases.add([CaseOperand::new(*dtype, [7, 5])], args.clone());
+    }
 }
 
-/// Two operands that broadcast on either side, are equal, have extents of 1 and 0, or no axes.
+/// Two operands that broadcast on either side, are equal, have extents of 1 and 0, or no axes; and the [`kin`] of the
+/// dtype.
 pub(crate) fn binary_cases(cases: &mut Cases, dtype: DType, rhs_fill: Fill, args: impl OpArgs + Clone) {
     for (lhs, rhs) in [
         (&[7, 5][..], &[7, 5][..]),
@@ -22,6 +35,10 @@ pub(crate) fn binary_cases(cases: &mut Cases, dtype: DType, rhs_fill: Fill, args
     ] {
         let rhs = CaseOperand::new(dtype, rhs).with_fill(rhs_fill);
         cases.add([CaseOperand::new(dtype, lhs), rhs], args.clone());
+    }
+    for dtype in kin(dtype) {
+        let rhs = CaseOperand::new(*dtype, [3, 6]).with_fill(rhs_fill);
+        cases.add([CaseOperand::new(*dtype, [4, 1, 6]), rhs], args.clone());
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the reductions share.
 
+use crate::elementwise::kin;
 use sharding_core::backend::LocalArray;
 use sharding_core::op::{CaseOperand, Cases, OpArgs};
 use sharding_core::{DType, KernelCx, ReduceOp, Result};
@@ -20,7 +21,8 @@ pub(crate) fn reduce(
     cx.reshape(&reduced, &shape)
 }
 
-/// Every axis of a few shapes, kept and dropped; uneven, of extent 1, and 0 on an axis that is not reduced.
+/// Every axis of a few shapes, kept and dropped; uneven, of extent 1, and 0 on an axis that is not reduced;
+/// and the [`kin`] of the dtype.
 pub(crate) fn cases<A: OpArgs>(cases: &mut Cases, dtype: DType, args: impl Fn(isize, bool) -> A) {
     for (shape, axis) in [
         (&[7, 5][..], 0),
@@ -34,5 +36,8 @@ pub(crate) fn cases<A: OpArgs>(cases: &mut Cases, dtype: DType, args: impl Fn(is
         for keepdims in [true, false] {
             cases.add([CaseOperand::new(dtype, shape)], args(axis, keepdims));
         }
+    }
+    for dtype in kin(dtype) {
+        cases.add([CaseOperand::new(*dtype, [7, 5])], args(0, false));
     }
 }

@@ -262,6 +262,16 @@ impl PartialEq for Scalar {
 /// Floats from this size on stand for a range of integers; they are taken for none.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
+/// A number as f32, rounded so that rounding it once more, to f16 or bf16, is right: towards zero, with the last bit set if
+/// anything is lost ("rounding to odd"; Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+fn to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    let back = f64::from(near);
+    // One step towards zero where the nearest is farther from it.
+    let bits = near.to_bits().wrapping_sub(u32::from(back.abs() > x.abs()));
+    f32::from_bits(bits | u32::from(back != x && !x.is_nan()))
+}
+
 impl Scalar {
     /// This number as one element of `dtype` in native bytes, or `None` where it would lose its meaning: a fraction, a
     /// number out of range or a float of 2^53 or more as an integer, anything but a truth value as a bool. Floats are
@@ -286,8 +296,8 @@ impl Scalar {
             DType::U16 => integer!(u16),
             DType::U32 => integer!(u32),
             DType::U64 => integer!(u64),
-            DType::F16 => bytes.extend_from_slice(&f16::from_f64(self.as_f64()).to_ne_bytes()),
-            DType::BF16 => bytes.extend_from_slice(&bf16::from_f64(self.as_f64()).to_ne_bytes()),
+            DType::F16 => bytes.extend_from_slice(&f16::from_f32(to_odd(self.as_f64())).to_ne_bytes()),
+            DType::BF16 => bytes.extend_from_slice(&bf16::from_f32(to_odd(self.as_f64())).to_ne_bytes()),
             DType::F32 => {
                 let value = self.as_integer().map_or(self.as_f64() as f32, |value| value as f32);
                 bytes.extend_from_slice(&value.to_ne_bytes());
@@ -444,6 +454,23 @@ mod tests {
             Scalar::from(u64::MAX).to_bytes(DType::F32).as_deref(),
             Some(&(u64::MAX as f32).to_ne_bytes()[..])
         );
+    }
+
+    #[test]
+    fn halves_are_rounded_once() {
+        // Just above the middle of two neighbours; f32 would round it to the middle, from where it goes to the even one.
+        for (dtype, digits) in [(DType::F16, 10), (DType::BF16, 7)] {
+            let half = 0.5_f64.powi(digits + 1);
+            let above = Scalar::Float(1.0 + half + 0.5_f64.powi(40)).to_bytes(dtype);
+            assert_eq!(above, Scalar::Float(1.0 + 2.0 * half).to_bytes(dtype), "{dtype}");
+            assert_eq!(
+                Scalar::Float(1.0 + half).to_bytes(dtype),
+                Scalar::Float(1.0).to_bytes(dtype),
+                "{dtype}"
+            );
+            let (huge, infinite) = (Scalar::Float(1e300), Scalar::Float(f64::INFINITY));
+            assert_eq!(huge.to_bytes(dtype), infinite.to_bytes(dtype), "{dtype}");
+        }
     }
 
     proptest! {

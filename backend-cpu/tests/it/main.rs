@@ -3,6 +3,7 @@
 mod conformance;
 mod copy;
 mod dot;
+mod dtype;
 mod function;
 mod fused;
 mod gather;

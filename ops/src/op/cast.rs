@@ -3,7 +3,7 @@
 use crate::elementwise;
 use crate::row;
 use sharding_core::backend::{Expr, LocalArray};
-use sharding_core::op::Cases;
+use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::rule::{Rows, RuleCx};
 use sharding_core::{DType, KernelCx, Place, ReduceOp, Result, TensorMeta, sharding_rule};
 
@@ -18,13 +18,12 @@ fn parts(cx: &RuleCx<'_>, to: DType) -> Result<Rows> {
 }
 
 fn passes(from: DType, to: DType, op: ReduceOp) -> bool {
-    let is_integer = |dtype: DType| !dtype.is_float() && dtype != DType::Bool;
     match op {
         _ if from == to => true,
         // Sums of wider floats lose less; sums of integers wrap, which dropping high bits keeps and adding them does not.
         ReduceOp::Sum => {
             (from.is_float() && to.is_float() && from.size() < to.size())
-                || (is_integer(from) && is_integer(to) && from.size() >= to.size())
+                || (from.is_integer() && to.is_integer() && from.size() >= to.size())
         }
         // Rounding to the nearest keeps the order, and NaN.
         ReduceOp::Max | ReduceOp::Min => from != DType::Bool && to.is_float(),
@@ -40,6 +39,11 @@ fn cases(cases: &mut Cases) {
     let dtypes = [DType::F32, DType::I64, DType::Bool];
     for (from, to) in dtypes.into_iter().flat_map(|from| dtypes.map(|to| (from, to))) {
         elementwise::unary_cases(cases, from, cast { dtype: to });
+    }
+    for (from, to) in dtypes.into_iter().flat_map(|from| DType::ALL.map(|to| (from, to))) {
+        if !dtypes.contains(&to) {
+            cases.add([CaseOperand::new(from, [7, 5])], cast { dtype: to });
+        }
     }
 }
 

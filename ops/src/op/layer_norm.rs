@@ -1,7 +1,8 @@
 //! Layer normalisation over the last axis.
 
 use crate::check;
-use crate::staged::{reduced_bytes, shard};
+use crate::elementwise::kin;
+use crate::staged::{reduced_bytes, shard, to, widened};
 use sharding_core::backend::{BinaryOp, Expr, FusedOp, LocalArray, StepKind, UnaryOp};
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::placement::sharded;
@@ -15,7 +16,8 @@ fn rule(cx: &RuleCx<'_>, _eps: f64) -> Result<Rows> {
     let mut rows = Rows::new();
     replicated_rows(cx, &mut rows);
     pass_through_rows(cx, 0, &mut rows, |axis| (axis != last).then_some(axis));
-    let stage = StageCollective { kind: StepKind::AllReduce(ReduceOp::Sum), bytes: reduced_bytes(cx, last) };
+    let stage =
+        StageCollective { kind: StepKind::AllReduce(ReduceOp::Sum), bytes: reduced_bytes(cx, last).1 };
     for place in std::iter::once(sharded(last)).chain(cx.carried(0, last)) {
         let weight: Place = place.on_axis(0);
         rows.add_staged([place, weight, weight], [place], [stage, stage]);
@@ -31,8 +33,10 @@ fn shape(x: &TensorMeta, gamma: &TensorMeta, beta: &TensorMeta, eps: f64) -> Res
 }
 
 fn cases(cases: &mut Cases) {
-    for shape in [&[7, 5][..], &[2, 3, 6], &[6], &[4, 1], &[0, 3], &[2, 0], &[8, 8]] {
-        let operand = |shape: &[usize]| CaseOperand::new(DType::F32, shape);
+    let shapes = [&[7, 5][..], &[2, 3, 6], &[6], &[4, 1], &[0, 3], &[2, 0], &[8, 8]];
+    let others = kin(DType::F32).iter().map(|dtype| (*dtype, &[7, 5][..]));
+    for (dtype, shape) in shapes.map(|shape| (DType::F32, shape)).into_iter().chain(others) {
+        let operand = |shape: &[usize]| CaseOperand::new(dtype, shape);
         let last = shape.get(shape.len() - 1..).unwrap_or(&[]);
         cases.add([operand(shape), operand(last), operand(last)], layer_norm { eps: 1e-5 });
     }
@@ -42,7 +46,10 @@ fn stages(cx: &mut StageCx<'_>, x: &Shards, gamma: &Shards, beta: &Shards, eps: 
     let layout = cx.operand(0)?;
     let last = layout.shape().axis(-1)?;
     let reduced = layout.shape().with_extent(last, 1);
-    let number = |value: f64| Expr::constant(value, layout.dtype());
+    // Narrow floats are computed in f32, as in the kernel.
+    let (dtype, wide) = (layout.dtype(), layout.dtype().accumulator());
+    let x = &widened(cx, x)?;
+    let number = |value: f64| Expr::constant(value, wide);
     let count = || number(layout.shape().extent(last) as f64);
     let (a, b) = (|| Expr::input(0), || Expr::input(1));
     let mean = |sum| Expr::binary(BinaryOp::Div, sum, count());
@@ -60,8 +67,9 @@ fn stages(cx: &mut StageCx<'_>, x: &Shards, gamma: &Shards, beta: &Shards, eps: 
     let squares = cx.all_reduce(ReduceOp::Sum, 0, &reduced, squares)?;
 
     let spread = Expr::unary(UnaryOp::Sqrt, Expr::binary(BinaryOp::Add, mean(b()), number(eps)));
-    let scaled = Expr::binary(BinaryOp::Mul, Expr::binary(BinaryOp::Div, a(), spread), Expr::input(2));
-    let out = Expr::binary(BinaryOp::Add, scaled, Expr::input(3));
+    let weight = |i| to(dtype, wide, Expr::input(i));
+    let scaled = Expr::binary(BinaryOp::Mul, Expr::binary(BinaryOp::Div, a(), spread), weight(2));
+    let out = to(wide, dtype, Expr::binary(BinaryOp::Add, scaled, weight(3)));
     cx.each(|k, i| {
         k.map(&out, &[shard(&centred, i)?, shard(&squares, i)?, shard(gamma, i)?, shard(beta, i)?])
     })

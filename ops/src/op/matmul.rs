@@ -1,6 +1,7 @@
 //! Matrix product.
 
 use crate::check;
+use crate::elementwise::kin;
 use sharding_core::backend::LocalArray;
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::{DType, Error, ErrorKind, KernelCx, Result, Shape, TensorMeta, broadcast, sharding_rule};
@@ -70,6 +71,10 @@ fn cases(cases: &mut Cases) {
         for dtype in [DType::F32, DType::I64] {
             cases.add([CaseOperand::new(dtype, lhs), CaseOperand::new(dtype, rhs)], matmul {});
         }
+    }
+    for dtype in [DType::F32, DType::I64].into_iter().flat_map(kin) {
+        let operands = [&[4, 6][..], &[2, 6, 3]].map(|shape| CaseOperand::new(*dtype, shape));
+        cases.add(operands, matmul {});
     }
 }
 

@@ -1,6 +1,6 @@
 //! The mean along an axis.
 
-use crate::{check, reduction, row};
+use crate::{check, reduction, row, staged};
 use sharding_core::backend::{BinaryOp, Expr, LocalArray};
 use sharding_core::op::Cases;
 use sharding_core::rule::{Rows, RuleCx};
@@ -48,7 +48,10 @@ fn cases(cases: &mut Cases) {
 pub fn mean(cx: &mut KernelCx, x: &LocalArray, axis: isize, keepdims: bool) -> Result<LocalArray> {
     let axis = x.shape().axis(axis)?;
     let extent = cx.operand(0)?.shape().extent(axis);
-    let total = reduction::reduce(cx, ReduceOp::Sum, x, axis, keepdims)?;
-    let count = Expr::constant(extent as f64, total.dtype());
-    cx.map(&Expr::binary(BinaryOp::Div, Expr::input(0), count), &[&total])
+    // The sum of narrow floats is kept in f32: it may be beyond their range where the mean is not.
+    let (dtype, wide) = (x.dtype(), x.dtype().accumulator());
+    let widened = if wide == dtype { x.clone() } else { cx.map(&Expr::cast(wide, Expr::input(0)), &[x])? };
+    let total = reduction::reduce(cx, ReduceOp::Sum, &widened, axis, keepdims)?;
+    let mean = Expr::binary(BinaryOp::Div, Expr::input(0), Expr::constant(extent as f64, wide));
+    cx.map(&staged::to(wide, dtype, mean), &[&total])
 }

@@ -1,7 +1,8 @@
 //! Normalisation by the root of the mean square over the last axis.
 
 use crate::check;
-use crate::staged::shard;
+use crate::elementwise::kin;
+use crate::staged::{reduced_bytes, shard, to};
 use sharding_core::backend::{BinaryOp, Expr, FusedOp, LocalArray, StepKind, UnaryOp};
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::placement::sharded;
@@ -15,9 +16,7 @@ fn rule(cx: &RuleCx<'_>, _eps: f64) -> Result<Rows> {
     let mut rows = Rows::new();
     replicated_rows(cx, &mut rows);
     pass_through_rows(cx, 0, &mut rows, |axis| (axis != last).then_some(axis));
-    let bytes = cx.operands.first().map_or(0, |x| {
-        TensorMeta::new(x.meta.dtype.accumulator(), x.meta.shape.with_extent(last, 1)).bytes()
-    });
+    let (_, bytes) = reduced_bytes(cx, last);
     let stage = StageCollective { kind: StepKind::AllReduce(ReduceOp::Sum), bytes };
     for place in std::iter::once(sharded(last)).chain(cx.carried(0, last)) {
         rows.add_staged([place, place.on_axis(0)], [place], [stage]);
@@ -33,9 +32,11 @@ fn shape(x: &TensorMeta, weight: &TensorMeta, eps: f64) -> Result<TensorMeta> {
 }
 
 fn cases(cases: &mut Cases) {
-    for shape in [&[7, 5][..], &[2, 3, 6], &[6], &[4, 1], &[0, 3], &[2, 0], &[8, 8]] {
+    let shapes = [&[7, 5][..], &[2, 3, 6], &[6], &[4, 1], &[0, 3], &[2, 0], &[8, 8]];
+    let others = kin(DType::F32).iter().map(|dtype| (*dtype, &[7, 5][..]));
+    for (dtype, shape) in shapes.map(|shape| (DType::F32, shape)).into_iter().chain(others) {
         let last = shape.get(shape.len() - 1..).unwrap_or(&[]);
-        cases.add([shape, last].map(|shape| CaseOperand::new(DType::F32, shape)), rms_norm { eps: 1e-5 });
+        cases.add([shape, last].map(|shape| CaseOperand::new(dtype, shape)), rms_norm { eps: 1e-5 });
     }
 }
 
@@ -44,8 +45,7 @@ fn stages(cx: &mut StageCx<'_>, x: &Shards, weight: &Shards, eps: f64) -> Result
     let last = layout.shape().axis(-1)?;
     // As in the kernel: squares of narrow floats are taken and summed in f32.
     let (dtype, wide) = (layout.dtype(), layout.dtype().accumulator());
-    let to = |to, x| if wide == dtype { x } else { Expr::cast(to, x) };
-    let element = || to(wide, Expr::input(0));
+    let element = || to(dtype, wide, Expr::input(0));
     let square = Expr::binary(BinaryOp::Mul, element(), element());
     let squares = cx.each(|k, i| {
         let squares = k.map(&square, &[shard(x, i)?])?;
@@ -57,7 +57,7 @@ fn stages(cx: &mut StageCx<'_>, x: &Shards, weight: &Shards, eps: f64) -> Result
     let mean = Expr::binary(BinaryOp::Div, Expr::input(1), count);
     let root = Expr::unary(UnaryOp::Sqrt, Expr::binary(BinaryOp::Add, mean, Expr::constant(eps, wide)));
     let normal = Expr::binary(BinaryOp::Div, element(), root);
-    let out = to(dtype, Expr::binary(BinaryOp::Mul, normal, to(wide, Expr::input(2))));
+    let out = to(wide, dtype, Expr::binary(BinaryOp::Mul, normal, to(dtype, wide, Expr::input(2))));
     cx.each(|k, i| k.map(&out, &[shard(x, i)?, shard(&squares, i)?, shard(weight, i)?]))
 }
 

@@ -1,7 +1,8 @@
 //! Softmax along an axis.
 
 use crate::check;
-use crate::staged::{reduced_bytes, shard};
+use crate::elementwise::kin;
+use crate::staged::{reduced_bytes, shard, to};
 use sharding_core::backend::{BinaryOp, Expr, FusedOp, LocalArray, StepKind, UnaryOp};
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::placement::sharded;
@@ -19,10 +20,14 @@ fn rule(cx: &RuleCx<'_>, axis: isize) -> Result<Rows> {
             pass_through_rows(cx, 0, &mut rows, |candidate| (candidate == own).then_some(own));
             continue;
         }
-        let bytes = reduced_bytes(cx, axis);
-        let stage = |op| StageCollective { kind: StepKind::AllReduce(op), bytes };
+        let (own_bytes, sum_bytes) = reduced_bytes(cx, axis);
+        let stage = |op, bytes| StageCollective { kind: StepKind::AllReduce(op), bytes };
         for place in std::iter::once(sharded(own)).chain(cx.carried(0, own)) {
-            rows.add_staged([place], [place], [stage(ReduceOp::Max), stage(ReduceOp::Sum)]);
+            rows.add_staged(
+                [place],
+                [place],
+                [stage(ReduceOp::Max, own_bytes), stage(ReduceOp::Sum, sum_bytes)],
+            );
         }
     }
     Ok(rows)
@@ -46,20 +51,26 @@ fn cases(cases: &mut Cases) {
     ] {
         cases.add([CaseOperand::new(DType::F32, shape)], softmax { axis });
     }
+    for dtype in kin(DType::F32) {
+        cases.add([CaseOperand::new(*dtype, [7, 5])], softmax { axis: 1 });
+    }
 }
 
 fn stages(cx: &mut StageCx<'_>, x: &Shards, axis: isize) -> Result<Shards> {
     let layout = cx.operand(0)?;
     let axis = layout.shape().axis(axis)?;
     let reduced = layout.shape().with_extent(axis, 1);
-    let (a, b) = (|| Expr::input(0), || Expr::input(1));
+    // Powers and their sums are kept in f32 for narrow floats, as in the kernel.
+    let (dtype, wide) = (layout.dtype(), layout.dtype().accumulator());
+    let input = |i| to(dtype, wide, Expr::input(i));
     let highest = cx.each(|k, i| k.reduce(ReduceOp::Max, shard(x, i)?, &[axis]))?;
     let highest = cx.all_reduce(ReduceOp::Max, 0, &reduced, highest)?;
-    let power = Expr::unary(UnaryOp::Exp, Expr::binary(BinaryOp::Sub, a(), b()));
+    let power = Expr::unary(UnaryOp::Exp, Expr::binary(BinaryOp::Sub, input(0), input(1)));
     let powers = cx.each(|k, i| k.map(&power, &[shard(x, i)?, shard(&highest, i)?]))?;
     let total = cx.each(|k, i| k.reduce(ReduceOp::Sum, shard(&powers, i)?, &[axis]))?;
     let total = cx.all_reduce(ReduceOp::Sum, 0, &reduced, total)?;
-    cx.each(|k, i| k.binary(BinaryOp::Div, shard(&powers, i)?, shard(&total, i)?))
+    let share = to(wide, dtype, Expr::binary(BinaryOp::Div, Expr::input(0), Expr::input(1)));
+    cx.each(|k, i| k.map(&share, &[shard(&powers, i)?, shard(&total, i)?]))
 }
 
 /// `exp(x - max(x)) / sum(exp(x - max(x)))` along `axis` (negative counts from the back).

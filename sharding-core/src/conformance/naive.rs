@@ -55,6 +55,30 @@ fn input<'a>(inputs: &[&'a HostArray], i: usize) -> Result<&'a HostArray> {
     inputs.get(i).copied().ok_or_else(|| Error::new(ErrorKind::Kernel, format!("there is no input {i}")))
 }
 
+/// Whether a primitive is defined for inputs of these dtypes: there is no exponential of an integer.
+pub fn is_defined(primitive: &Primitive, inputs: &[DType]) -> bool {
+    let one = |dtype: DType| cast(Scalar::Int(1), dtype);
+    match primitive {
+        Primitive::Map(expr) => expr.dtypes(inputs).is_some_and(|dtypes| {
+            let of = |i: u8| dtypes.get(usize::from(i)).copied().unwrap_or(DType::Bool);
+            expr.nodes().iter().all(|node| match *node {
+                Node::Const(value, dtype) => value.to_bytes(dtype).is_some(),
+                Node::Unary(op, x) => unary(op, of(x), one(of(x))).is_some(),
+                Node::Binary(op, a, b) => binary(op, of(a), one(of(a)), one(of(b))).is_some(),
+                Node::Input(_) | Node::Select(..) | Node::Cast(..) => true,
+            })
+        }),
+        Primitive::Dot => inputs.iter().all(|dtype| *dtype != DType::Bool),
+        Primitive::Iota(iota) => iota.dtype != DType::Bool,
+        Primitive::Gather(_) => inputs.get(1) == Some(&DType::I64),
+        Primitive::Fused(FusedOp::Softmax { .. } | FusedOp::LayerNorm { .. } | FusedOp::RmsNorm { .. }) => {
+            inputs.iter().all(|dtype| dtype.is_float())
+        }
+        Primitive::Fused(_) => inputs.iter().all(|dtype| *dtype != DType::Bool),
+        Primitive::Reduce(_) | Primitive::Copy(_) => true,
+    }
+}
+
 /// A number as an element: rounded, or as Rust's `as` converts.
 fn number(value: f64, dtype: DType) -> Scalar {
     match (dtype, dtype.lowest().as_integer(), dtype.highest().as_integer()) {
@@ -404,7 +428,9 @@ fn target_shard(
             }
             StepKind::AllReduce(op) | StepKind::ReduceScatter(op) => {
                 let parts: Vec<Scalar> = found.collect();
-                tree(op, source.dtype(), &parts).ok_or_else(lost)?
+                // So few parts are combined in what the dtype is computed in, and rounded once.
+                let combined = tree(op, source.dtype(), &parts).ok_or_else(lost)?;
+                cast(combined, source.dtype())
             }
             _ => found.next().ok_or_else(lost)?,
         });
@@ -419,7 +445,7 @@ fn tree(op: ReduceOp, dtype: DType, parts: &[Scalar]) -> Option<Scalar> {
         [one] => Some(*one),
         _ => {
             let (left, right) = parts.split_at(parts.len().div_ceil(2));
-            Some(cast(combine(op, dtype, tree(op, dtype, left)?, tree(op, dtype, right)?), dtype))
+            Some(round(combine(op, dtype, tree(op, dtype, left)?, tree(op, dtype, right)?), dtype))
         }
     }
 }

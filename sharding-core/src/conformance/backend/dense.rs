@@ -1,8 +1,8 @@
 //! Reductions, matrix products and fused kernels.
 
-use super::{Bench, Checked, DTYPES, Form, caught, signed, text};
+use super::{Bench, Checked, DTYPES, FLOATS, Form, caught, signed, text};
 use crate::backend::{FusedOp, Primitive, Reduce, lower};
-use crate::conformance::host::HostArray;
+use crate::conformance::host::{HostArray, rounded};
 use crate::kernel::KernelCx;
 use crate::{DType, ReduceOp, Result, Scalar, Shape, broadcast};
 
@@ -30,12 +30,22 @@ pub(super) fn reduce(bench: &mut Bench<'_>) {
         one_reduce(bench, ReduceOp::Max, &signed(dtype, [300, 400], 2), &[0]);
         one_reduce(bench, ReduceOp::Sum, &signed(dtype, [300, 400], 2), &[1]);
     }
-    let nan = HostArray {
-        dtype: DType::F32,
-        shape: [3].into(),
-        values: [1.0, f64::NAN, 2.0].map(Scalar::Float).to_vec(),
-    };
-    OPS.into_iter().for_each(|op| one_reduce(bench, op, &nan, &[0]));
+    for dtype in FLOATS {
+        let nan =
+            HostArray { dtype, shape: [3].into(), values: [1.0, f64::NAN, 2.0].map(Scalar::Float).to_vec() };
+        OPS.into_iter().for_each(|op| one_reduce(bench, op, &nan, &[0]));
+        // A sum that its dtype cannot count up to one by one: 4097 ones, in f16 and bf16 not more than 2048 and 256.
+        let ones = HostArray::filled(dtype, &[4097].into(), Scalar::Float(1.0));
+        one_reduce(bench, ReduceOp::Sum, &ones, &[0]);
+        // The sums of pieces leave the range on the way: the whole does not.
+        let sizes = [60_000.0, 60_000.0, -60_000.0, -59_000.0].map(|value| rounded(value, dtype));
+        one_reduce(
+            bench,
+            ReduceOp::Sum,
+            &HostArray { dtype, shape: [4].into(), values: sizes.to_vec() },
+            &[0],
+        );
+    }
     bench.check("reduce/repeats", |bench| {
         let mut x = signed(DType::F32, [50_021], 3);
         x.values.iter_mut().enumerate().for_each(|(i, value)| {
@@ -90,14 +100,21 @@ pub(super) fn dot(bench: &mut Bench<'_>) {
 }
 
 pub(super) fn fused(bench: &mut Bench<'_>) {
+    FLOATS.into_iter().for_each(|dtype| fused_of(bench, dtype));
+    for dtype in DTYPES.into_iter().filter(|dtype| !dtype.is_float()) {
+        one_fused(bench, "softmax", &FusedOp::Softmax { axis: 0 }, &[&signed(dtype, [3], 1)]);
+    }
+}
+
+fn fused_of(bench: &mut Bench<'_>, dtype: DType) {
     for shape in [Shape::from([1]), [7].into(), [3, 5].into(), [2, 0].into(), [0, 3].into(), [2, 3, 4].into()]
     {
-        let x = signed(DType::F32, &shape, 1);
+        let x = signed(dtype, &shape, 1);
         for axis in 0..shape.len() {
             one_fused(bench, "softmax", &FusedOp::Softmax { axis }, &[&x]);
         }
         let last = shape.extent(shape.len().saturating_sub(1));
-        let (gamma, beta) = (signed(DType::F32, [last], 2), signed(DType::F32, [last], 3));
+        let (gamma, beta) = (signed(dtype, [last], 2), signed(dtype, [last], 3));
         one_fused(bench, "layer_norm", &FusedOp::LayerNorm { eps: 1e-5 }, &[&x, &gamma, &beta]);
         one_fused(bench, "rms_norm", &FusedOp::RmsNorm { eps: 1e-5 }, &[&x, &gamma]);
     }
@@ -112,18 +129,17 @@ pub(super) fn fused(bench: &mut Bench<'_>) {
         (&[70, 65], 67),
     ];
     for (x, n) in linears {
-        let x = signed(DType::F32, x, 1);
+        let x = signed(dtype, x, 1);
         let k = x.shape.extent(x.shape.len().saturating_sub(1));
-        let (weight, bias) = (signed(DType::F32, [n, k], 2), signed(DType::F32, [n], 3));
+        let (weight, bias) = (signed(dtype, [n, k], 2), signed(dtype, [n], 3));
         one_fused(bench, "linear", &FusedOp::Linear, &[&x, &weight, &bias]);
     }
     let large = HostArray {
-        dtype: DType::F32,
+        dtype,
         shape: [2, 3].into(),
-        values: [1000.0, 1001.0, 999.0, -1000.0, -1000.0, 0.0].map(Scalar::Float).to_vec(),
+        values: [1000.0, 1001.0, 999.0, -1000.0, -1000.0, 0.0].map(|value| rounded(value, dtype)).to_vec(),
     };
     one_fused(bench, "softmax.large", &FusedOp::Softmax { axis: 1 }, &[&large]);
-    one_fused(bench, "softmax", &FusedOp::Softmax { axis: 0 }, &[&signed(DType::I64, [3], 1)]);
 }
 
 /// Against the definition, and against the lowering on the same backend.
@@ -135,7 +151,9 @@ fn one_fused(bench: &mut Bench<'_>, name: &str, op: &FusedOp, inputs: &[&HostArr
     if !first.dtype.is_float() {
         return;
     }
-    bench.check(format!("fused/{name}.lowering {}", first.shape), |bench| lowering(bench, op, inputs));
+    bench.check(format!("fused/{name}.lowering {} {}", first.dtype, first.shape), |bench| {
+        lowering(bench, op, inputs)
+    });
 }
 
 fn result_shape(op: &FusedOp, inputs: &[&HostArray]) -> Shape {

@@ -2,7 +2,7 @@
 
 use super::{Bench, DTYPES, signed};
 use crate::backend::{BinaryOp, Expr, Iota, Primitive, UnaryOp};
-use crate::conformance::host::HostArray;
+use crate::conformance::host::{HostArray, rounded, wrapped};
 use crate::{DType, Scalar, Shape, broadcast};
 
 const UNARY: [UnaryOp; 9] = [
@@ -74,7 +74,11 @@ pub(super) fn map(bench: &mut Bench<'_>) {
             expr(bench, &format!("Cast({to})"), &Expr::cast(to, input(0)), &[&signed(dtype, [3, 5], 4)]);
         }
         for shape in [Shape::from([]), [3].into(), [0].into(), [2, 3].into()] {
-            let value = if dtype == DType::Bool { Scalar::Bool(true) } else { Scalar::Int(-3) };
+            let value = match (dtype, dtype.is_signed()) {
+                (DType::Bool, _) => Scalar::Bool(true),
+                (_, true) => Scalar::Int(-3),
+                (_, false) => Scalar::Int(3),
+            };
             let fill = Primitive::Map(Expr::constant(value, dtype));
             bench.compare(format!("map/fill({dtype})"), &fill, &[], dtype, &shape);
             if dtype != DType::Bool && !shape.is_empty() {
@@ -115,35 +119,62 @@ fn array(values: &[Scalar], dtype: DType) -> HostArray {
     HostArray { dtype, shape: [values.len()].into(), values: values.to_vec() }
 }
 
-/// Values at the edges of the dtypes.
+/// Values at the edges of a dtype.
+fn edges(dtype: DType) -> Vec<Scalar> {
+    let numbers = |values: &[i64]| values.iter().map(|value| wrapped((*value).into(), dtype)).collect();
+    match dtype {
+        DType::Bool => vec![Scalar::Bool(true), Scalar::Bool(false)],
+        float if float.is_float() => {
+            // The last is subnormal in f32 and bf16, or next to 0 in f16.
+            let last = if float == DType::F16 { 6e-8 } else { 3e-39 };
+            [0.0, -0.0, 1.5, -2.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 6e4, 1e30, last]
+                .map(|value| rounded(value, float))
+                .to_vec()
+        }
+        integer => {
+            let mut values: Vec<Scalar> = numbers(&[0, 1, -1, 3, (1 << 53) + 1]);
+            values.extend([integer.lowest(), integer.highest()]);
+            values
+        }
+    }
+}
+
+/// Every function and conversion at the edges.
 fn special(bench: &mut Bench<'_>) {
-    let floats = [0.0, -0.0, 1.5, -2.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e30, 3e-39]
-        .map(|value: f64| Scalar::Float(f64::from(value as f32)));
-    let (all, other) =
-        (array(&floats, DType::F32), array(&floats.iter().rev().copied().collect::<Vec<_>>(), DType::F32));
-    for op in BINARY.into_iter().filter(|op| !matches!(op, BinaryOp::And | BinaryOp::Or)) {
-        expr(bench, &format!("{op:?}.special"), &Expr::binary(op, input(0), input(1)), &[&all, &other]);
+    for dtype in DTYPES {
+        let values = edges(dtype);
+        let reversed: Vec<Scalar> = values.iter().rev().copied().collect();
+        let (all, mut other) = (array(&values, dtype), array(&reversed, dtype));
+        for op in UNARY {
+            expr(bench, &format!("{op:?}.special"), &Expr::unary(op, input(0)), &[&all]);
+        }
+        for op in BINARY {
+            if op == BinaryOp::Div && dtype.is_integer() {
+                other
+                    .values
+                    .iter_mut()
+                    .filter(|by| **by == Scalar::Int(0))
+                    .for_each(|by| *by = Scalar::Int(2));
+            }
+            expr(bench, &format!("{op:?}.special"), &Expr::binary(op, input(0), input(1)), &[&all, &other]);
+        }
+        for to in DTYPES {
+            expr(bench, &format!("Cast({to}).special"), &Expr::cast(to, input(0)), &[&all]);
+        }
+        if dtype.is_integer() {
+            by_zero(bench, dtype);
+        }
     }
-    for op in UNARY.into_iter().filter(|op| *op != UnaryOp::Not) {
-        expr(bench, &format!("{op:?}.special"), &Expr::unary(op, input(0)), &[&all]);
-    }
-    for to in [DType::I64, DType::Bool] {
-        expr(bench, &format!("Cast({to}).special"), &Expr::cast(to, input(0)), &[&all]);
-    }
-    let ints = [i64::MIN, i64::MAX, 0, 1, -1, (1 << 53) + 1].map(Scalar::Int);
-    let (all, other) =
-        (array(&ints, DType::I64), array(&[3, 2, -1, i64::MIN, i64::MAX, 5].map(Scalar::Int), DType::I64));
-    for op in [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Lt, BinaryOp::Div] {
-        expr(bench, &format!("{op:?}.special"), &Expr::binary(op, input(0), input(1)), &[&all, &other]);
-    }
-    expr(bench, "Cast(f32).special", &Expr::cast(DType::F32, input(0)), &[&all]);
-    // An integer division by zero has no value: an error or any number, but no panic.
-    let zero = array(&[0; 6].map(Scalar::Int), DType::I64);
+}
+
+/// An integer division by zero has no value: an error or any number, but no panic.
+fn by_zero(bench: &mut Bench<'_>, dtype: DType) {
+    let (all, zero) = (array(&[1, 2].map(Scalar::Int), dtype), array(&[0; 2].map(Scalar::Int), dtype));
     let divide = Primitive::Map(Expr::binary(BinaryOp::Div, input(0), input(1)));
-    bench.check("map/Div.by_zero i64", |bench| {
+    bench.check(format!("map/Div.by_zero {dtype}"), |bench| {
         let put = |host| bench.put(host, super::Form::Dense).map_err(super::text);
         let (a, b) = (put(&all)?, put(&zero)?);
-        match super::caught(|| bench.launch(&divide, &[&a, &b], DType::I64, &[6].into())) {
+        match super::caught(|| bench.launch(&divide, &[&a, &b], dtype, &[2].into())) {
             Err(message) if message == "it panics" => Err(message),
             _ => Ok(()),
         }
@@ -164,6 +195,13 @@ fn compound(bench: &mut Bench<'_>) {
     expr(bench, "five_inputs", &sum, &inputs.iter().collect::<Vec<_>>());
     let deep = (0..40).fold(input(0), |sum, _| Expr::binary(BinaryOp::Add, sum, input(1)));
     expr(bench, "deep", &deep, &[&x, &signed(DType::F32, [], 9)]);
+    // Steps that leave the dtype on the way: integers wrap after each, halves keep what they have.
+    for dtype in DTYPES.into_iter().filter(|dtype| *dtype != DType::Bool) {
+        let (x, y) = (array(&edges(dtype), dtype), signed(dtype, [], 9));
+        let there = Expr::binary(BinaryOp::Mul, input(0), Expr::constant(3_i64, dtype));
+        let back = Expr::binary(BinaryOp::Div, there, Expr::constant(3_i64, dtype));
+        expr(bench, "there_and_back", &Expr::binary(BinaryOp::Max, back, input(1)), &[&x, &y]);
+    }
     let mixed = Expr::select(
         Expr::binary(BinaryOp::Lt, input(0), input(1)),
         Expr::cast(DType::I64, input(0)),
