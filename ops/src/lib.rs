@@ -177,4 +177,6 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../docs/design-faq.md")]
     struct DesignFaq;
+    #[doc = include_str!("../../docs/encoder.md")]
+    struct Encoder;
 }

@@ -1,4 +1,4 @@
-//! `bench`: measures dispatch, planning and redistribution.
+//! `bench`: measures dispatch, planning, redistribution and the encoder.
 
 use crate::run::{self, Result};
 

@@ -128,6 +128,7 @@ fn a_cast_is_made_where_it_is_asked_for() {
     let layout = |dtype, shape: &[usize], mapping: &DeviceMapping| {
         TensorLayout::new(dtype, shape, mapping.clone()).unwrap()
     };
+    assert_eq!(file.read("h", &columns).unwrap().dtype(), DType::F16);
     let cast = file.read_cast("h", layout(DType::F32, &[2, 2], &columns)).unwrap();
     assert_eq!(cast.to_vec::<f32>().unwrap(), [1.0, -2.0, 0.5, 3.0]);
     assert_eq!(cast.shard_to_vec::<f32>(1).unwrap(), [-2.0, 3.0]);

@@ -7,17 +7,18 @@ use crate::{Result, wrong};
 
 /// What `--help` prints.
 pub const USAGE: &str = "\
-usage: encoder [--mesh MESH] [--model DIR] [--check FILE] [--report] [--json] [--] [SENTENCE..]
+usage: encoder [--mesh MESH] [--model DIR] [--check FILE] [--json] [--] [SENTENCE..]
 
-Computes the embeddings of sentences with all-MiniLM-L6-v2, its weights split over a device mesh.
+Computes the embeddings of sentences with all-MiniLM-L6-v2, its weights split over a device mesh. Prints how similar
+the sentences are, the collectives that ran with the bytes that a device sent, the bytes that every device held, and
+the time of each batch.
 
   --mesh MESH    axes and sizes of the mesh, as in tp=2 (weights split 2 ways) or dp=2,tp=2 (the sentences of a
-                 batch split as well); tp=1 if it is not given
+                 batch split as well); any sizes, also those that divide nothing; tp=1 if it is not given
   --model DIR    a directory with model.safetensors, config.json and tokenizer.json; if it is not given, the one
                  that `cargo xtask model` fills
   --check FILE   compares token ids and embeddings with a JSON file of sentences, token_ids and embeddings
-  --report       prints what moved between the devices
-  --json         prints one JSON object a sentence, with the whole embedding
+  --json         prints one JSON object a sentence, with the whole embedding, and nothing else
 
 A sentence of more than 256 tokens is cut to 256, [CLS] and [SEP] included. An empty sentence is legal: it is [CLS]
 [SEP]. The exit status is 0, or 1 if a check fails, or 2 for an error.
@@ -41,8 +42,6 @@ pub struct Args {
     pub model: Option<PathBuf>,
     /// The file to compare with.
     pub check: Option<PathBuf>,
-    /// Whether to print what moved.
-    pub report: bool,
     /// Whether to print JSON.
     pub json: bool,
     /// The sentences.
@@ -56,7 +55,7 @@ pub struct Args {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let mut rest = arguments.into_iter();
     let (mut mesh, mut model, mut check) = (None, None, None);
-    let (mut report, mut json, mut only_sentences) = (false, false, false);
+    let (mut json, mut only_sentences) = (false, false);
     let mut sentences = Vec::new();
     while let Some(argument) = rest.next() {
         let argument = text(argument)?;
@@ -71,7 +70,6 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
         match flag {
             "--" if value.is_none() => only_sentences = true,
             "--help" if value.is_none() => return Ok(Command::Help),
-            "--report" if value.is_none() => report = true,
             "--json" if value.is_none() => json = true,
             "--mesh" => set(&mut mesh, flag, value.take().or_else(|| rest.next()))?,
             "--model" => set(&mut model, flag, value.take().or_else(|| rest.next()))?,
@@ -89,7 +87,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     }
     let mesh = mesh.map_or_else(|| Ok("tp=1".to_owned()), text)?;
     let (model, check) = (model.map(PathBuf::from), check.map(PathBuf::from));
-    Ok(Command::Run(Args { mesh, model, check, report, json, sentences }))
+    Ok(Command::Run(Args { mesh, model, check, json, sentences }))
 }
 
 fn text(argument: OsString) -> Result<String> {
@@ -129,11 +127,10 @@ mod tests {
             mesh: "dp=2,tp=2".to_owned(),
             model: Some("m".into()),
             check: Some("f".into()),
-            report: true,
-            json: false,
+            json: true,
             sentences: vec!["one".to_owned(), String::new(), "--two".to_owned()],
         };
-        let line = ["one", "--mesh=dp=2,tp=2", "", "--model", "m", "--check", "f", "--report", "--", "--two"];
+        let line = ["one", "--mesh=dp=2,tp=2", "", "--model", "m", "--check", "f", "--json", "--", "--two"];
         assert_eq!(args(&line), want);
         assert_eq!(args(&["a"]).mesh, "tp=1");
         assert_eq!(parsed(&["--help"]).unwrap(), Command::Help);
@@ -146,7 +143,7 @@ mod tests {
             assert!(error.contains(want), "{line:?} gave: {error}");
         };
         check(&["--mush", "tp=2", "a"], "no flag '--mush'");
-        check(&["--report=yes", "a"], "no flag '--report=yes'");
+        check(&["--json=yes", "a"], "no flag '--json=yes'");
         check(&["a", "--mesh"], "--mesh needs a value");
         check(&["--model", "a", "--model", "b", "c"], "--model is given twice");
         check(&["--mesh", "tp=2"], "no sentence");

@@ -100,9 +100,30 @@ impl Config {
         Ok(())
     }
 
-    /// The width of one attention head.
-    pub fn head_size(&self) -> usize {
-        self.hidden_size / self.num_attention_heads.max(1)
+    /// Name and shape of every tensor that the forward pass needs.
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        let (hidden, wide) = (self.hidden_size, self.intermediate_size);
+        let table = |name: &str, rows| (format!("embeddings.{name}_embeddings.weight"), vec![rows, hidden]);
+        let norm = |name: String| ["weight", "bias"].map(|part| (format!("{name}.{part}"), vec![hidden]));
+        let linear = |name: String, outputs, inputs| {
+            [(format!("{name}.weight"), vec![outputs, inputs]), (format!("{name}.bias"), vec![outputs])]
+        };
+        let mut all = vec![
+            table("word", self.vocab_size),
+            table("position", self.max_position_embeddings),
+            table("token_type", self.type_vocab_size),
+        ];
+        all.extend(norm("embeddings.LayerNorm".to_owned()));
+        for layer in (0..self.num_hidden_layers).map(|i| format!("encoder.layer.{i}")) {
+            for part in ["self.query", "self.key", "self.value", "output.dense"] {
+                all.extend(linear(format!("{layer}.attention.{part}"), hidden, hidden));
+            }
+            all.extend(norm(format!("{layer}.attention.output.LayerNorm")));
+            all.extend(linear(format!("{layer}.intermediate.dense"), wide, hidden));
+            all.extend(linear(format!("{layer}.output.dense"), hidden, wide));
+            all.extend(norm(format!("{layer}.output.LayerNorm")));
+        }
+        all
     }
 }
 
@@ -141,7 +162,7 @@ pub(crate) mod tests {
     #[test]
     fn the_sizes_are_read() {
         let config = Config::parse(&tiny().to_string()).unwrap();
-        assert_eq!((config.hidden_size, config.head_size(), config.vocab_size), (12, 2, 13));
+        assert_eq!((config.hidden_size, config.num_attention_heads, config.vocab_size), (12, 6, 13));
         assert_eq!(changed("position_embedding_type", json!("absolute")).unwrap(), config);
     }
 

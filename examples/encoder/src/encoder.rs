@@ -2,17 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use sharding_ops::{Policy, Scope};
+use sharding_checkpoint::WeightFile;
+use sharding_ops::{Device, Policy, auto_reshard};
 
 use crate::batch::{self, Batch};
+use crate::collectives::Collectives;
 use crate::config::Config;
 use crate::files::ModelFiles;
 use crate::mappings::Mappings;
 use crate::model::Model;
-use crate::moves::Moves;
 use crate::pool::pool;
+use crate::progress::{self, Told};
 use crate::tokenize::{Tokenizer, Tokens};
-use crate::weights::Weights;
 use crate::{Result, wrong};
 
 /// The most tokens of a sentence that are looked at; the model was trained with no longer ones.
@@ -24,7 +25,9 @@ pub struct Encoder {
     tokenizer: Tokenizer,
     model: Model,
     mappings: Mappings,
-    moves: Moves,
+    collectives: Collectives,
+    /// Bytes on each device when the weights were there.
+    weights: Vec<(Device, u64)>,
 }
 
 /// What came of some sentences.
@@ -39,16 +42,22 @@ pub struct Encoded {
 }
 
 impl Encoder {
-    /// Loads a model onto a mesh.
+    /// Loads a model onto a mesh: every device reads its own slice of each weight.
     ///
     /// # Errors
     /// If a file is missing, damaged, or does not fit the others or the mesh.
-    pub fn load(files: &ModelFiles, mappings: Mappings, moves: Moves) -> Result<Self> {
+    pub fn load(files: &ModelFiles, mappings: Mappings) -> Result<Self> {
         let config = Config::read(&files.config)?;
         let tokenizer = Tokenizer::read(&files.tokenizer, LONGEST.min(config.max_position_embeddings))?;
-        let weights = Weights::open(&files.weights)?;
-        let model = Model::load(&weights, &config, &mappings)?;
-        Ok(Self { config, tokenizer, model, mappings, moves })
+        let weights = WeightFile::open(&files.weights)?;
+        mappings.mesh().reset_peak_memory()?;
+        let model = {
+            let told = Told::new(&weights, config.tensors().len(), progress::bar);
+            Model::load(&told, &config, mappings.parallel())?
+        };
+        let weights =
+            mappings.mesh().memory()?.into_iter().map(|(device, memory)| (device, memory.live)).collect();
+        Ok(Self { config, tokenizer, model, mappings, collectives: Collectives::default(), weights })
     }
 
     /// The embeddings of sentences, computed in batches.
@@ -64,7 +73,7 @@ impl Encoder {
         for sentences in batch::plan(&tokens) {
             let start = Instant::now();
             let batch = Batch::new(sentences, &tokens, &self.config, &self.mappings)?;
-            let embeddings = self.scope().enter(|| self.forward(&batch))?;
+            let embeddings = self.collectives.count(|| self.forward(&batch))?;
             let time = start.elapsed();
             if embeddings.len() != batch.sentences.len() {
                 return Err(wrong("the model gave another number of embeddings than it was given sentences"));
@@ -80,17 +89,34 @@ impl Encoder {
         Ok(encoded)
     }
 
-    fn forward(&self, batch: &Batch) -> Result<Vec<Vec<f32>>> {
-        pool(&self.model.forward(batch, &self.moves)?, &batch.share, &self.moves)
+    /// The embeddings of one batch of sentences that are tokens already, without a record of what moves: what a
+    /// measurement calls.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn embed(&self, tokens: &[Tokens]) -> Result<Vec<Vec<f32>>> {
+        let all = (0..tokens.len()).collect();
+        self.forward(&Batch::new(all, tokens, &self.config, &self.mappings)?)
     }
 
-    /// Ops may move what they need, and say so: the model is written such that they need nothing.
-    fn scope(&self) -> Scope {
-        let scope = (*Scope::current()).clone().with_policy(Policy::warn());
-        match self.moves.recorder() {
-            Some(recorder) => scope.with_recorder(recorder),
-            None => scope,
-        }
+    fn forward(&self, batch: &Batch) -> Result<Vec<Vec<f32>>> {
+        // Ops may move what they need, and say so: the model is written such that they need nothing.
+        auto_reshard(Policy::warn(), || pool(&self.model.forward(batch)?, &batch.share))
+    }
+
+    /// The bytes on each device: of the weights, and the most there were at once since they began to load.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn memory(&self) -> Result<Vec<(Device, u64, u64)>> {
+        let now = self.mappings.mesh().memory()?;
+        let both = self.weights.iter().zip(now);
+        Ok(both.map(|((device, weights), (_, memory))| (*device, *weights, memory.peak)).collect())
+    }
+
+    /// The sizes of the model.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// How the model lies on the mesh.
@@ -99,8 +125,8 @@ impl Encoder {
     }
 
     /// What moved so far.
-    pub fn moves(&self) -> &Moves {
-        &self.moves
+    pub fn collectives(&self) -> &Collectives {
+        &self.collectives
     }
 }
 
@@ -115,7 +141,7 @@ mod tests {
     fn encoder(test: &str, mesh: &str) -> Encoder {
         let scratch = Scratch::new(test);
         let files = tiny::write(&scratch);
-        Encoder::load(&files, Mappings::parse(mesh).unwrap(), Moves::recorded()).unwrap()
+        Encoder::load(&files, Mappings::parse(mesh).unwrap()).unwrap()
     }
 
     fn embeddings(encoder: &Encoder, sentences: &[&str]) -> Vec<Vec<f32>> {
@@ -133,20 +159,59 @@ mod tests {
     #[test]
     fn every_mesh_gives_the_same_embeddings() {
         let want = embeddings(&encoder("mesh", "tp=1"), &SENTENCES);
-        for mesh in ["tp=2", "tp=3", "tp=4", "tp=5", "tp=6", "dp=2", "dp=2,tp=2", "tp=2,dp=3", "dp=7,tp=4"] {
+        for mesh in [
+            "tp=2",
+            "tp=3",
+            "tp=4",
+            "tp=5",
+            "tp=6",
+            "dp=2",
+            "dp=2,tp=2",
+            "tp=2,dp=3",
+            "dp=7,tp=4",
+            "tp=7",
+            "tp=16",
+        ] {
             assert_close(&embeddings(&encoder("mesh", mesh), &SENTENCES), &want, mesh);
         }
     }
 
     #[test]
-    fn only_partial_sums_move() {
-        let encoder = encoder("moves", "tp=2");
-        embeddings(&encoder, &SENTENCES);
-        let all_reduce = |place: &str, times| (place.to_owned(), "all_reduce(tp)".to_owned(), times);
+    fn only_partial_sums_and_embeddings_move() {
+        let ran = |mesh: &str| {
+            let encoder = encoder("moves", mesh);
+            embeddings(&encoder, &SENTENCES);
+            let ran = encoder.collectives().ran();
+            ran.into_iter().map(|(place, step, ran)| (place, step, ran.times)).collect::<Vec<_>>()
+        };
+        let step = |place, step: &str, times| (place, step.to_owned(), times);
+        // Two layers.
         assert_eq!(
-            encoder.moves().counts(),
-            [all_reduce("attention", 2), all_reduce("mlp", 2), all_reduce("word embedding", 1)]
+            ran("tp=2"),
+            [
+                step("attention", "all_reduce(tp)", 2),
+                step("mlp", "all_reduce(tp)", 2),
+                step("word embedding", "all_reduce(tp)", 1),
+            ]
         );
+        assert_eq!(ran("dp=2"), [step("pooling", "all_gather(dp)", 1)]);
+        assert_eq!(
+            ran("dp=3,tp=5"),
+            [
+                step("attention", "all_reduce(tp)", 2),
+                step("mlp", "all_reduce(tp)", 2),
+                step("pooling", "all_gather(dp)", 1),
+                step("word embedding", "all_reduce(tp)", 1),
+            ]
+        );
+    }
+
+    #[test]
+    fn weights_are_split_and_the_peak_is_above_them() {
+        let total = |mesh: &str| encoder("memory", mesh).memory().unwrap();
+        let memory = total("tp=2");
+        assert_eq!(memory.len(), 2);
+        assert!(memory.iter().all(|(_, weights, peak)| *weights > 0 && peak >= weights), "{memory:?}");
     }
 
     #[test]

@@ -71,14 +71,6 @@ pub(crate) fn read_text(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|error| unreadable(path, error))
 }
 
-/// The bytes of a file.
-///
-/// # Errors
-/// If it cannot be read.
-pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| unreadable(path, error))
-}
-
 fn unreadable(path: &Path, error: std::io::Error) -> crate::Error {
     wrong(format!("cannot read {}", path.display())).with_source(error)
 }

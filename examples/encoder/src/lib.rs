@@ -1,26 +1,26 @@
 //! The parts of the example `encoder`: the sentence encoder all-MiniLM-L6-v2 with its real weights over a device mesh.
 //!
 //! A sentence becomes word pieces ([`tokenize`]), several of them a padded [`batch`], the [`model`] turns that into
-//! hidden states, and [`pool`] these into one embedding a sentence. [`mappings`] says what lies where, and [`moves`]
-//! has every move between devices.
+//! hidden states, and [`pool`] these into one embedding a sentence. [`mappings`] says what lies where, and [`collectives`]
+//! counts what moves between devices.
 
 pub mod args;
 pub mod batch;
 pub mod check;
+pub mod collectives;
 pub mod config;
 mod encoder;
 mod files;
 pub mod mappings;
 pub mod model;
-pub mod moves;
 pub mod pool;
 mod print;
+mod progress;
 #[cfg(test)]
 mod scratch;
 #[cfg(test)]
 mod tiny;
 pub mod tokenize;
-pub mod weights;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -60,16 +60,19 @@ fn encode(args: &Args, out: &mut impl Write) -> Result<Outcome> {
     let mappings = mappings::Mappings::parse(&args.mesh)?;
     let reference = args.check.as_deref().map(Reference::read).transpose()?;
     let files = ModelFiles::find(args.model.as_deref())?;
-    let moves = if args.report { moves::Moves::recorded() } else { moves::Moves::default() };
-    let encoder = Encoder::load(&files, mappings, moves)?;
+    let encoder = Encoder::load(&files, mappings)?;
 
     let given = args.sentences.len();
     let mut sentences = args.sentences.clone();
     sentences.extend(reference.iter().flat_map(|reference| reference.sentences.iter().cloned()));
     let encoded = encoder.encode(&sentences)?;
 
-    print::embeddings(out, args.json, &args.sentences, &encoded).map_err(output_error)?;
-    print::batches(out, args.json, &encoder, &encoded).map_err(output_error)?;
+    if args.json {
+        print::json(out, &args.sentences, &encoded).map_err(output_error)?;
+    } else {
+        print::sentences(out, &args.sentences, &encoded).map_err(output_error)?;
+        print::costs(out, &encoder, &encoded)?;
+    }
     let Some(reference) = reference else { return Ok(Outcome::Done) };
     let rest = |all: usize| given.min(all)..;
     let tokens = encoded.tokens.get(rest(encoded.tokens.len())).unwrap_or_default();
@@ -139,13 +142,49 @@ mod tests {
     }
 
     #[test]
-    fn the_report_says_what_moved() {
-        let scratch = Scratch::new("run-report");
+    fn it_prints_similarities_what_moved_memory_and_times() {
+        let scratch = Scratch::new("run-print");
         tiny::write(&scratch);
-        let (_, printed) = ran(&scratch, &["--mesh", "tp=2", "--report", "red"]).unwrap();
-        assert!(printed.contains("word embedding") && printed.contains("all_reduce(tp)"), "{printed}");
-        let (_, printed) = ran(&scratch, &["--report", "red"]).unwrap();
-        assert!(printed.contains("moved: nothing"), "{printed}");
+        let (_, printed) = ran(&scratch, &["--mesh", "tp=2", "red", "red", "green blue"]).unwrap();
+        let lines: Vec<&str> = printed.lines().collect();
+        let row = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
+        assert_eq!(row(6), ["similarity", "(cosine):"]);
+        assert_eq!(row(7), ["0", "1", "2"]);
+        assert_eq!(row(8)[..3], ["0", "1.0000", "1.0000"]);
+        assert_eq!(row(10)[1], row(8)[3]);
+        for want in
+            ["  word embedding     all_reduce(tp)       1", "  mlp                all_reduce(tp)       2"]
+        {
+            assert!(printed.contains(want), "{printed}");
+        }
+        assert!(printed.contains("  cpu:0 ") && printed.contains("  cpu:0/1 "), "{printed}");
+        assert!(
+            lines.last().unwrap().starts_with("batch 0: 3 x 4 tokens on DeviceMesh(tp=2): "),
+            "{printed}"
+        );
+        let (_, printed) = ran(&scratch, &["red"]).unwrap();
+        assert!(printed.contains("moved: nothing") && !printed.contains("similarity"), "{printed}");
+    }
+
+    #[test]
+    fn every_mesh_prints_the_same_embeddings() {
+        let scratch = Scratch::new("run-same");
+        tiny::write(&scratch);
+        let embeddings = |mesh: &str| -> Vec<f64> {
+            let line = ["--json", "--mesh", mesh, "red green", "", "blue", "green blue red blue red red red"];
+            let (_, printed) = ran(&scratch, &line).unwrap();
+            let lines = printed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+            lines
+                .flat_map(|line| line["embedding"].as_array().unwrap().clone())
+                .map(|value| value.as_f64().unwrap())
+                .collect()
+        };
+        let want = embeddings("tp=1");
+        assert_eq!(want.len(), 4 * 12);
+        for mesh in ["tp=2", "tp=3", "tp=5", "dp=2,tp=2", "dp=3,tp=2"] {
+            let got = embeddings(mesh);
+            assert!(got.iter().zip(&want).all(|(got, want)| (got - want).abs() < 1e-6), "{mesh}");
+        }
     }
 
     #[test]
@@ -156,7 +195,6 @@ mod tests {
             let error = ran(&scratch, arguments).unwrap_err();
             assert!(error.contains(want), "{error}");
         };
-        check(&["--mesh", "tp=7", "red"], "the 6 attention heads cannot be split over 7 devices");
         check(&["--check", "no/such/file"], "cannot read no/such/file");
         let whole = std::fs::read(&files.weights).unwrap();
         scratch.write("model.safetensors", &whole[..whole.len() - 1]);
@@ -164,7 +202,10 @@ mod tests {
         scratch.write("model.safetensors", &whole);
         let config = config::tests::tiny().to_string();
         scratch.write("config.json", config.replace("\"vocab_size\":13", "\"vocab_size\":12"));
-        check(&["red"], "[13, 12], and config.json says [12, 12]");
+        check(
+            &["red"],
+            "'embeddings.word_embeddings.weight' has the shape [13, 12], and config.json says [12, 12]",
+        );
         for (layers, want) in [(1, "more layers than the 1"), (3, "no tensor 'encoder.layer.2.")] {
             let layers = format!("\"num_hidden_layers\":{layers}");
             scratch.write("config.json", config.replace("\"num_hidden_layers\":2", &layers));

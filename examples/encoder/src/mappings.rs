@@ -1,5 +1,6 @@
 //! How the model lies on a mesh: what `dp` and `tp` do.
 
+use sharding_ops::nn::Parallel;
 use sharding_ops::{BackendKind, DeviceMapping, DeviceMesh, Place};
 
 use crate::{Result, wrong};
@@ -19,8 +20,8 @@ pub struct Mappings {
     mesh: DeviceMesh,
     /// The index of the mesh axis [`DATA`].
     data: Option<usize>,
-    /// The index of the mesh axis [`TENSOR`].
-    tensor: Option<usize>,
+    /// What splits weights: the mesh axis [`TENSOR`], if there is one.
+    parallel: Parallel,
 }
 
 impl Mappings {
@@ -56,8 +57,12 @@ impl Mappings {
         let (names, shape): (Vec<&str>, Vec<usize>) = axes.into_iter().unzip();
         let mesh = DeviceMesh::simulated(BackendKind::CPU, &shape, &names)
             .map_err(|error| with_fix(error.message().to_owned()))?;
-        let index = |axis| names.iter().position(|name| *name == axis);
-        Ok(Self { data: index(DATA), tensor: index(TENSOR), mesh })
+        let data = names.iter().position(|name| *name == DATA);
+        let parallel = match names.contains(&TENSOR) {
+            true => Parallel::along(&mesh, TENSOR)?,
+            false => Parallel::replicated(&mesh),
+        };
+        Ok(Self { mesh, data, parallel })
     }
 
     /// The mesh.
@@ -65,22 +70,9 @@ impl Mappings {
         &self.mesh
     }
 
-    /// How many ways weights are split.
-    pub fn ways(&self) -> usize {
-        self.tensor.map_or(1, |axis| self.mesh.size(axis))
-    }
-
-    /// Everything on every device.
-    pub fn whole(&self) -> DeviceMapping {
-        DeviceMapping::replicated(&self.mesh)
-    }
-
-    /// A weight, split along one of its tensor axes.
-    ///
-    /// # Errors
-    /// None that a caller can cause.
-    pub fn split(&self, tensor_axis: u8) -> Result<DeviceMapping> {
-        self.sharded_on(self.tensor, tensor_axis)
+    /// How weights lie.
+    pub fn parallel(&self) -> &Parallel {
+        &self.parallel
     }
 
     /// An activation: its first tensor axis, the sentences, split over `dp`.
@@ -88,15 +80,8 @@ impl Mappings {
     /// # Errors
     /// None that a caller can cause.
     pub fn batch(&self) -> Result<DeviceMapping> {
-        self.sharded_on(self.data, 0)
-    }
-
-    fn sharded_on(&self, mesh_axis: Option<usize>, tensor_axis: u8) -> Result<DeviceMapping> {
-        let place = |axis| {
-            if Some(axis) == mesh_axis { Place::Sharded(tensor_axis) } else { Place::Replicated }
-        };
-        let places: Vec<Place> = (0..self.mesh.ndim()).map(place).collect();
-        DeviceMapping::new(&self.mesh, places)
+        let place = |axis| if Some(axis) == self.data { Place::Sharded(0) } else { Place::Replicated };
+        DeviceMapping::new(&self.mesh, (0..self.mesh.ndim()).map(place).collect::<Vec<_>>())
     }
 }
 
@@ -109,9 +94,8 @@ mod tests {
     fn an_axis_does_its_own_part_wherever_it_stands() {
         let check = |text: &str, split: &[Place], batch: &[Place]| {
             let mappings = Mappings::parse(text).unwrap();
-            assert_eq!(mappings.split(1).unwrap().places(), split, "{text}");
+            assert_eq!(mappings.parallel().split(1, 12, 1).unwrap().places(), split, "{text}");
             assert_eq!(mappings.batch().unwrap().places(), batch, "{text}");
-            assert!(mappings.whole().is_fully_replicated());
         };
         check("tp=2", &[Sharded(1)], &[Replicated]);
         check("dp=3", &[Replicated], &[Sharded(0)]);

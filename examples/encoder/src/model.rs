@@ -1,31 +1,26 @@
-//! The encoder: BERT's forward pass over a mesh.
+//! The encoder: BERT's forward pass over a mesh, on the layers of `sharding_ops::nn`.
 //!
 //! At `tp` = n every device computes its share of the heads and of the columns of each MLP. Activations between layers
 //! are Replicated; what a device cannot know alone is summed by one all_reduce after the attention, one after the MLP,
 //! and one after the word embedding, of whose table every device has some rows.
 
-mod attention;
-mod embedding;
-mod layer_norm;
-mod linear;
-mod mlp;
-
-use sharding_ops::{Tensor, add};
+use sharding_ops::nn::{
+    Activation, Attention, Embedding, Heads, LayerNorm, Mlp, NamedTensors, Parallel, TableSplit,
+};
+use sharding_ops::{DType, Index, Tensor, add, slice};
 
 use crate::batch::Batch;
+use crate::collectives::place;
 use crate::config::Config;
-use crate::mappings::Mappings;
-use crate::moves::Moves;
-use crate::weights::Weights;
 use crate::{Result, wrong};
-use attention::Attention;
-use embedding::Embedding;
-use layer_norm::LayerNorm;
-use mlp::Mlp;
 
 /// A model on a mesh.
 pub struct Model {
-    embedding: Embedding,
+    /// `[word piece, hidden]`, split along the word pieces.
+    words: Embedding,
+    /// `[position, hidden]`, Replicated, with the first token type's embedding added: all tokens are of this type.
+    positions: Tensor,
+    norm: LayerNorm,
     layers: Vec<Layer>,
 }
 
@@ -37,68 +32,88 @@ struct Layer {
     mlp_norm: LayerNorm,
 }
 
-/// Where the parts of a model come from: a file, the sizes, and how weights lie.
-#[derive(Clone, Copy)]
-struct Source<'a> {
-    weights: &'a Weights,
-    config: &'a Config,
-    mappings: &'a Mappings,
-}
-
 impl Model {
-    /// Places the weights on the mesh.
+    /// Places the weights on the mesh, every device its own.
     ///
     /// # Errors
-    /// If there are more devices on `tp` than heads, or the weights are not of the sizes of the config, or of more layers.
-    pub fn load(weights: &Weights, config: &Config, mappings: &Mappings) -> Result<Self> {
-        if mappings.ways() > config.num_attention_heads {
-            return Err(wrong(format!(
-                "the {} attention heads cannot be split over {} devices: each needs at least one",
-                config.num_attention_heads,
-                mappings.ways()
-            ))
-            .with_mesh_axis("tp", mappings.ways())
-            .with_fix(format!("--mesh tp={}, or fewer", config.num_attention_heads)));
-        }
-        if weights.has(&format!("encoder.layer.{}.output.dense.weight", config.num_hidden_layers)) {
-            // It would run, and give embeddings of a shallower model.
-            return Err(wrong(format!(
-                "the weights have more layers than the {} of config.json",
-                config.num_hidden_layers
-            ))
-            .with_fix("use the files of one model"));
-        }
-        let source = Source { weights, config, mappings };
-        let layers =
-            (0..config.num_hidden_layers).map(|i| Layer::load(source, &format!("encoder.layer.{i}")));
-        Ok(Self { embedding: Embedding::load(source)?, layers: layers.collect::<Result<_>>()? })
+    /// If the weights are not of the sizes of the config, not f32, or of more layers; else what the source says.
+    pub fn load(weights: &impl NamedTensors, config: &Config, parallel: &Parallel) -> Result<Self> {
+        check(weights, config)?;
+        let norm = |name: &str| LayerNorm::load(weights, name, parallel, config.layer_norm_eps);
+        let layer = |i: usize| -> Result<Layer> {
+            let of = |part: &str| format!("encoder.layer.{i}.{part}");
+            let [query, key, value] =
+                ["query", "key", "value"].map(|part| of(&format!("attention.self.{part}")));
+            let output = of("attention.output.dense");
+            let heads = Heads::equal(config.num_attention_heads);
+            let (up, down) = (of("intermediate.dense"), of("output.dense"));
+            Ok(Layer {
+                attention: Attention::load(weights, [&query, &key, &value, &output], parallel, heads)?,
+                attention_norm: norm(&of("attention.output.LayerNorm"))?,
+                mlp: Mlp::load(weights, &up, None, &down, parallel, Activation::Gelu)?,
+                mlp_norm: norm(&of("output.LayerNorm"))?,
+            })
+        };
+        let words = Embedding::load(weights, "embeddings.word_embeddings", parallel, TableSplit::Vocabulary)?;
+        let table =
+            |name: &str| weights.tensor(&format!("embeddings.{name}_embeddings.weight"), &parallel.whole());
+        let positions = add(&table("position")?, &rows(&table("token_type")?, 1)?)?;
+        let norm = norm("embeddings.LayerNorm")?;
+        let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
+        Ok(Self { words, positions, norm, layers })
     }
 
     /// The hidden states after the last layer, `[sentence, token, hidden]`; those of padding mean nothing.
     ///
     /// # Errors
     /// What an op says.
-    pub fn forward(&self, batch: &Batch, moves: &Moves) -> Result<Tensor> {
-        let mut x = self.embedding.forward(&batch.ids, batch.length, moves)?;
+    pub fn forward(&self, batch: &Batch) -> Result<Tensor> {
+        // A device knows the rows of its own word pieces and gives zeros for others.
+        let words = place!("word embedding").in_scope(|| self.words.forward(&batch.ids))?;
+        let mut x = self.norm.forward(&add(&words, &rows(&self.positions, batch.length)?)?)?;
         for layer in &self.layers {
-            x = layer.forward(&x, &batch.bias, moves)?;
+            x = layer.forward(&x, &batch.bias)?;
         }
         Ok(x)
     }
 }
 
 impl Layer {
-    fn load(source: Source<'_>, name: &str) -> Result<Self> {
-        Ok(Self {
-            attention: Attention::load(source, &format!("{name}.attention"))?,
-            attention_norm: LayerNorm::load(source, &format!("{name}.attention.output.LayerNorm"))?,
-            mlp: Mlp::load(source, name)?,
-            mlp_norm: LayerNorm::load(source, &format!("{name}.output.LayerNorm"))?,
-        })
+    fn forward(&self, x: &Tensor, bias: &Tensor) -> Result<Tensor> {
+        let attended = place!("attention").in_scope(|| self.attention.forward(x, Some(bias)))?;
+        let x = self.attention_norm.forward(&add(&attended, x)?)?;
+        let mixed = place!("mlp").in_scope(|| self.mlp.forward(&x))?;
+        self.mlp_norm.forward(&add(&mixed, &x)?)
     }
+}
 
-    fn forward(&self, x: &Tensor, bias: &Tensor, moves: &Moves) -> Result<Tensor> {
-        let x = self.attention_norm.forward(&add(&self.attention.forward(x, bias, moves)?, x)?)?;
-        self.mlp_norm.forward(&add(&self.mlp.forward(&x, moves)?, &x)?)
+/// The first rows of a table.
+fn rows(table: &Tensor, count: usize) -> Result<Tensor> {
+    slice(table, &[Index::from(0..isize::try_from(count).unwrap_or(isize::MAX))])
+}
+
+/// Compares names, dtypes and shapes with the config, before any weight is read.
+fn check(weights: &impl NamedTensors, config: &Config) -> Result<()> {
+    for (name, shape) in config.tensors() {
+        let meta = weights.meta(&name)?;
+        if meta.dtype != DType::F32 {
+            return Err(wrong(format!("'{name}' is {}; only f32 is read", meta.dtype)));
+        }
+        if *meta.shape != *shape {
+            return Err(wrong(format!(
+                "'{name}' has the shape {}, and config.json says {shape:?}",
+                meta.shape
+            ))
+            .with_fix("use the files of one model"));
+        }
     }
+    if weights.contains(&format!("encoder.layer.{}.output.dense.weight", config.num_hidden_layers)) {
+        // It would run, and give embeddings of a shallower model.
+        return Err(wrong(format!(
+            "the weights have more layers than the {} of config.json",
+            config.num_hidden_layers
+        ))
+        .with_fix("use the files of one model"));
+    }
+    Ok(())
 }

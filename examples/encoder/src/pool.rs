@@ -1,39 +1,47 @@
 //! From hidden states to one embedding a sentence.
 
-use sharding_ops::{Tensor, mul, sum};
+use sharding_ops::{DeviceMapping, Tensor, div, maximum, mul, sqrt, sum};
 
 use crate::Result;
-use crate::moves::Moves;
+use crate::collectives::place;
 
 /// The shortest vector that is divided by its length; a shorter one is divided by this, as PyTorch's `normalize` does.
-const SHORTEST: f32 = 1e-12;
+const SHORTEST: f64 = 1e-12;
 
-/// The mean of `[sentence, token, hidden]` over tokens, by the `share` of each token, scaled to the length 1.
+/// The mean of `[sentence, token, hidden]` over tokens, by the `share` of each token, scaled to the length 1. Every device
+/// does its own sentences; then they are brought together.
 ///
 /// # Errors
 /// What an op says.
-pub fn pool(hidden: &Tensor, share: &Tensor, moves: &Moves) -> Result<Vec<Vec<f32>>> {
-    let mean = moves.gather("embeddings", &sum(&mul(hidden, share)?, 1, false)?)?;
-    let width = mean.shape().get(1).copied().unwrap_or(0).max(1);
-    // There is no square root among the ops yet; these are few numbers.
-    Ok(mean.to_vec::<f32>()?.chunks(width).map(normalized).collect())
+pub fn pool(hidden: &Tensor, share: &Tensor) -> Result<Vec<Vec<f32>>> {
+    place!("pooling").in_scope(|| {
+        let mean = normalized(&sum(&mul(hidden, share)?, 1, false)?)?;
+        let width = mean.shape().get(1).copied().unwrap_or(0).max(1);
+        let whole = mean.transfer_to(&DeviceMapping::replicated(mean.mesh()))?;
+        Ok(whole.to_vec::<f32>()?.chunks(width).map(<[f32]>::to_vec).collect())
+    })
 }
 
-fn normalized(vector: &[f32]) -> Vec<f32> {
-    let squares: f64 = vector.iter().map(|value| f64::from(*value).powi(2)).sum();
-    let length = (squares.sqrt() as f32).max(SHORTEST);
-    vector.iter().map(|value| value / length).collect()
+/// Rows divided by their lengths.
+fn normalized(x: &Tensor) -> Result<Tensor> {
+    let length = sqrt(&sum(&mul(x, x)?, -1, true)?)?;
+    div(x, &maximum(&length, SHORTEST)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::normalized;
+    use super::*;
+    use sharding_ops::{BackendKind, DeviceMesh};
 
     #[test]
     fn a_vector_gets_the_length_one_unless_it_has_none() {
-        assert_eq!(normalized(&[3.0, -4.0]), [0.6, -0.8]);
-        assert_eq!(normalized(&[0.0, 0.0]), [0.0, 0.0]);
-        let long = normalized(&[f32::MAX, 0.0]);
-        assert_eq!(long, [1.0, 0.0]);
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["dp"]).unwrap();
+        let whole = DeviceMapping::replicated(&mesh);
+        let x = Tensor::from_slice(&[3.0_f32, -4.0, 0.0, 0.0], [2, 2], &whole).unwrap();
+        let got = normalized(&x).unwrap().to_vec::<f32>().unwrap();
+        assert!(
+            got.iter().zip([0.6, -0.8, 0.0, 0.0]).all(|(got, want)| (got - want).abs() < 1e-6),
+            "{got:?}"
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! A model of random weights that a test computes in no time.
 
+use safetensors::tensor::{Dtype, TensorView};
+
 use crate::config;
 use crate::files::ModelFiles;
 use crate::scratch::Scratch;
 use crate::tokenize;
-use crate::weights;
 
 /// A named tensor: name, shape, elements.
 type Named = (String, Vec<usize>, Vec<f32>);
@@ -12,7 +13,7 @@ type Named = (String, Vec<usize>, Vec<f32>);
 /// Writes the files of the model into a directory.
 pub(crate) fn write(scratch: &Scratch) -> ModelFiles {
     ModelFiles {
-        weights: scratch.write("model.safetensors", weights::tests::file_of(&tensors())),
+        weights: scratch.write("model.safetensors", file_of(&tensors())),
         config: scratch.write("config.json", config::tests::tiny().to_string()),
         tokenizer: scratch.write("tokenizer.json", tokenize::tests::tiny()),
     }
@@ -66,4 +67,16 @@ impl Random {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 40) as f32 / (1_u32 << 23) as f32 - 1.0
     }
+}
+
+/// The bytes of a safetensors file of f32 tensors.
+fn file_of(tensors: &[Named]) -> Vec<u8> {
+    let bytes: Vec<Vec<u8>> = tensors
+        .iter()
+        .map(|(_, _, values)| values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        .collect();
+    let views = tensors.iter().zip(&bytes).map(|((name, shape, _), bytes)| {
+        (name.as_str(), TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap())
+    });
+    safetensors::serialize(views, None).unwrap()
 }

@@ -1,8 +1,8 @@
 //! The linear layer, split by outputs or by inputs.
 
 use super::{NamedTensors, Parallel};
-use crate::{add, all_reduce, matmul, permute};
-use sharding_core::{DeviceMapping, Error, ErrorKind, Place, Result, Shape, Tensor};
+use crate::{all_reduce, linear};
+use sharding_core::{DeviceMapping, Error, ErrorKind, Result, Shape, Tensor};
 
 /// Which axis of a linear layer's weight `[out, in]` is split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,16 +119,10 @@ impl Linear {
     /// `[.., in]` to `[.., out]`.
     ///
     /// # Errors
-    /// As [`matmul`](fn@crate::matmul), [`all_reduce`](fn@crate::all_reduce) and [`add`](fn@crate::add).
+    /// As [`linear`](fn@crate::linear) and [`all_reduce`](fn@crate::all_reduce).
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let mut y = matmul(x, &permute(&self.weight, &[1, 0])?)?;
-        if self.reduce {
-            y = reduced(&y, &self.weight, 1)?;
-        }
-        match &self.bias {
-            None => Ok(y),
-            Some(bias) => add(&y, &once(bias, &y)?),
-        }
+        let y = linear(x, &self.weight, self.bias.as_ref())?;
+        if self.reduce { reduced(&y, &self.weight, 1) } else { Ok(y) }
     }
 }
 
@@ -143,14 +137,4 @@ pub(super) fn reduced(y: &Tensor, weight: &Tensor, tensor_axis: usize) -> Result
         return Ok(y.clone());
     }
     all_reduce(y, &axes[..])
-}
-
-/// A term that is to be added to parts of a sum: on one device only, so that it counts once.
-fn once(bias: &Tensor, y: &Tensor) -> Result<Tensor> {
-    if !y.layout().places().iter().any(|place| place.is_partial()) {
-        return Ok(bias.clone());
-    }
-    let place = |(own, of): (&Place, &Place)| if of.is_partial() { *of } else { *own };
-    let places: Vec<Place> = bias.layout().places().iter().zip(y.layout().places()).map(place).collect();
-    bias.transfer_to(&DeviceMapping::new(bias.mesh(), places)?)
 }

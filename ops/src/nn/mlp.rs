@@ -1,7 +1,7 @@
 //! The two or three linear layers of a transformer's MLP.
 
 use super::{Linear, LinearSplit, NamedTensors, Parallel};
-use crate::{gelu, mul, relu};
+use crate::{gelu, gelu_tanh, mul, relu, silu};
 use sharding_core::{Result, Tensor};
 
 /// The function between the layers of an [`Mlp`].
@@ -11,8 +11,12 @@ pub enum Activation {
     /// [`gelu`](fn@crate::gelu).
     #[default]
     Gelu,
+    /// [`gelu_tanh`](fn@crate::gelu_tanh).
+    GeluTanh,
     /// [`relu`](fn@crate::relu).
     Relu,
+    /// [`silu`](fn@crate::silu).
+    Silu,
 }
 
 impl Activation {
@@ -23,7 +27,9 @@ impl Activation {
     pub fn apply(self, x: &Tensor) -> Result<Tensor> {
         match self {
             Self::Gelu => gelu(x),
+            Self::GeluTanh => gelu_tanh(x),
             Self::Relu => relu(x),
+            Self::Silu => silu(x),
         }
     }
 }

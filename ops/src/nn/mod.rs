@@ -40,6 +40,7 @@ mod layer_norm;
 mod linear;
 mod mlp;
 mod parallel;
+mod rms_norm;
 mod source;
 
 pub use attention::{Attention, Heads};
@@ -48,4 +49,5 @@ pub use layer_norm::LayerNorm;
 pub use linear::{Linear, LinearSplit};
 pub use mlp::{Activation, Mlp};
 pub use parallel::Parallel;
+pub use rms_norm::RmsNorm;
 pub use source::NamedTensors;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sharding_ops::nn::{
     Activation, Attention, Embedding, Heads, LayerNorm, Linear, LinearSplit, Mlp, NamedTensors, Parallel,
-    TableSplit,
+    RmsNorm, TableSplit,
 };
 use sharding_ops::*;
 use std::collections::HashMap;
@@ -170,7 +170,7 @@ fn linear_row_ends_with_one_all_reduce() {
 
 #[test]
 fn linear_row_may_leave_parts_and_the_bias_counts_once() {
-    check([4, 3, 10], &["local_slice tp", "keep_one_copy tp"], |parallel, x| {
+    check([4, 3, 10], &["local_slice tp"], |parallel, x| {
         let layer = Linear::load(&Named::new(&LINEAR), "l", parallel, LinearSplit::Row)?;
         let y = Linear { reduce: false, ..layer }.forward(x)?;
         if parallel.ways() > 1 {
@@ -234,6 +234,18 @@ fn layer_norm_of_whole_and_of_split_rows() {
 }
 
 #[test]
+fn rms_norm_of_whole_and_of_split_rows() {
+    let shapes: [(&str, &[usize]); 1] = [("n.weight", &[6])];
+    let load = |parallel: &Parallel| RmsNorm::load(&Named::new(&shapes), "n", parallel, 1e-6);
+    check([4, 3, 6], &[], |parallel, x| load(parallel)?.forward(x));
+    check([4, 3, 6], &["local_slice tp", "local_slice tp", "all_reduce tp"], |parallel, x| {
+        let axis = |axis| if axis + 1 == x.mesh().ndim() { Sharded(2) } else { x.mapping().place(axis) };
+        let split = DeviceMapping::new(x.mesh(), (0..x.mesh().ndim()).map(axis).collect::<Vec<_>>())?;
+        load(parallel)?.forward(&x.transfer_to(&split)?)
+    });
+}
+
+#[test]
 fn mlp_with_and_without_a_gate() {
     let shapes: [(&str, &[usize]); 5] = [
         ("up.weight", &[11, 6]),
@@ -242,7 +254,7 @@ fn mlp_with_and_without_a_gate() {
         ("down.weight", &[6, 11]),
         ("down.bias", &[6]),
     ];
-    for activation in [Activation::Gelu, Activation::Relu] {
+    for activation in [Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu] {
         for gate in [None, Some("gate")] {
             check([4, 3, 6], &["all_reduce tp"], |parallel, x| {
                 Mlp::load(&Named::new(&shapes), "up", gate, "down", parallel, activation)?.forward(x)

@@ -1,6 +1,7 @@
-//! `cargo xtask bench`: how long dispatch, planning and redistribution take.
+//! `cargo xtask bench`: how long dispatch, planning and redistribution take, and a real model.
 
 mod dispatch;
+mod encoder;
 mod measure;
 mod planning;
 
@@ -10,19 +11,40 @@ use sharding_core::Result;
 use std::process::ExitCode;
 
 /// A benchmark: its name, and what sets it up and measures it.
-type Bench = (&'static str, fn(&str) -> Result<Measured>);
+type Bench = (&'static str, fn(&str) -> Result<Outcome>);
 
-const BENCHES: [Bench; 6] = [
-    ("dispatch/add/2", dispatch::add),
-    ("dispatch/matmul_relu/2", dispatch::matmul_relu),
-    ("plan/matmul/cold", planning::cold),
-    ("plan/matmul/cached", planning::cached),
-    ("plan/matmul/cached/1M-devices", planning::cached_on_a_million_devices),
-    ("redistribute/plan/4-axes", planning::redistribution),
+/// What came of a benchmark.
+enum Outcome {
+    /// It ran.
+    Measured(Measured),
+    /// It has not what it needs, for this reason.
+    Skipped(String),
+}
+
+impl From<Measured> for Outcome {
+    fn from(measured: Measured) -> Self {
+        Self::Measured(measured)
+    }
+}
+
+const BENCHES: [Bench; 12] = [
+    ("dispatch/add/2", |name| dispatch::add(name).map(Outcome::from)),
+    ("dispatch/matmul_relu/2", |name| dispatch::matmul_relu(name).map(Outcome::from)),
+    ("plan/matmul/cold", |name| planning::cold(name).map(Outcome::from)),
+    ("plan/matmul/cached", |name| planning::cached(name).map(Outcome::from)),
+    ("plan/matmul/cached/1M-devices", |name| planning::cached_on_a_million_devices(name).map(Outcome::from)),
+    ("redistribute/plan/4-axes", |name| planning::redistribution(name).map(Outcome::from)),
+    ("encoder/tp1/1x16", encoder::forward),
+    ("encoder/tp1/8x64", encoder::forward),
+    ("encoder/tp1/32x128", encoder::forward),
+    ("encoder/tp2/1x16", encoder::forward),
+    ("encoder/tp2/8x64", encoder::forward),
+    ("encoder/tp2/32x128", encoder::forward),
 ];
 
 /// Measures the benchmarks whose names begin with the one given, or all. Prints a line each: text, or with `--json` one
-/// JSON object (`name`, `seconds` as median, `min`, `iterations`, optional `bytes` and `flops`).
+/// JSON object (`name`, `seconds` as median, `min`, `iterations`, optional `bytes` and `flops`). What a benchmark lacks to run
+/// is said on the error stream, as `SKIPPED name: reason`.
 ///
 /// The exit status is 1 if a benchmark cannot run, 2 for a name that there is none of.
 pub fn run(arguments: &[String]) -> ExitCode {
@@ -40,8 +62,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
     let mut failed = false;
     for (name, bench) in chosen {
         match bench(name) {
-            Ok(measured) if json => line(measured.json()),
-            Ok(measured) => line(measured),
+            Ok(Outcome::Measured(measured)) if json => line(measured.json()),
+            Ok(Outcome::Measured(measured)) => line(measured),
+            Ok(Outcome::Skipped(reason)) => eprintln!("SKIPPED {name}: {reason}"),
             Err(error) => {
                 eprintln!("bench: {name} cannot run: {error}");
                 failed = true;

@@ -1,4 +1,4 @@
-//! `bench [--json] [NAME]`: measures dispatch, planning and redistribution.
+//! `bench [--json] [NAME]`: measures dispatch, planning, redistribution and the encoder.
 
 use std::process::ExitCode;
 

@@ -80,7 +80,8 @@ fn check_row(set: &[&str]) -> Row {
     Row { name: format!("check {}", braced(set)), what: "cargo check", work: Work::Cargo(arguments) }
 }
 
-/// The encoder against PyTorch's answers on one and on two devices, if the model is there.
+/// The encoder against PyTorch's answers on one and on several devices, also on numbers that divide nothing, if the model is
+/// there.
 fn encoder_rows(model: Option<&Path>) -> Vec<Row> {
     let what = "real model against PyTorch";
     let Some(model) = model else {
@@ -94,7 +95,7 @@ fn encoder_rows(model: Option<&Path>) -> Vec<Row> {
         arguments.extend(["--check", "tests/minilm_reference.json"].map(str::to_owned));
         Row { name: format!("encoder {mesh}"), what, work: Work::Cargo(arguments) }
     };
-    vec![row("tp=1"), row("tp=2")]
+    ["tp=1", "tp=2", "tp=3", "tp=5", "dp=2,tp=2", "dp=3,tp=2"].into_iter().map(row).collect()
 }
 
 /// The README's first command.
@@ -178,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_run_on_one_and_on_two_devices() {
+    fn a_model_is_run_on_one_and_on_several_devices() {
         let rows = encoder_rows(Some(Path::new("minilm")));
         assert_eq!(
             command_lines(&rows)[1],
             "encoder tp=2: run --release -p encoder-example --example encoder -- \
              --mesh tp=2 --model minilm --check tests/minilm_reference.json"
         );
-        assert_eq!(rows.len(), 2);
+        assert_eq!(rows.len(), 6);
     }
 }
