@@ -426,6 +426,7 @@ macro_rules! float {
             Sub => |a, b| a - b,
             Mul => |a, b| a * b,
             Div => |a, b| a / b,
+            Pow => Self::powf,
             Max => Self::greater,
             Min => Self::lesser
         );

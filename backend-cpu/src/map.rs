@@ -467,6 +467,7 @@ fn check(expr: &Expr, inputs: &[DType]) -> Result<()> {
 fn weight(node: &Node) -> usize {
     match node {
         Node::Unary(UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh | UnaryOp::Erf, _) => 8,
+        Node::Binary(BinaryOp::Pow, ..) => 24,
         Node::Binary(BinaryOp::Div, ..) | Node::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt, _) => 3,
         Node::Input(_) | Node::Const(..) => 0,
         _ => 1,

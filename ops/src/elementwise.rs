@@ -67,7 +67,7 @@ mod tests {
     fn functions_that_are_not_linear_keep_splits_and_no_parts() {
         splits_only!(F32: abs exp log sqrt rsqrt tanh erf sigmoid silu relu gelu gelu_tanh);
         splits_only!(Bool: logical_not);
-        splits_of_two_only!(F32: eq ne lt le gt ge);
+        splits_of_two_only!(F32: eq ne lt le gt ge pow);
         splits_of_two_only!(Bool: logical_and logical_or logical_xor);
     }
 }

@@ -119,6 +119,7 @@ pub use op::ne::ne;
 pub use op::neg::neg;
 pub use op::ones::ones;
 pub use op::permute::permute;
+pub use op::pow::pow;
 pub use op::prod::prod;
 pub use op::rebind_mapping::rebind_mapping;
 pub use op::reduce_scatter::reduce_scatter;

@@ -165,6 +165,11 @@ pub trait TensorOps {
     /// # Errors
     /// As the function.
     fn minimum<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor>;
+    /// See [`pow`](fn@crate::pow).
+    ///
+    /// # Errors
+    /// As the function.
+    fn pow<'a>(&'a self, exponent: impl Into<Operand<'a>>) -> Result<Tensor>;
     /// See [`clamp`](fn@crate::clamp).
     ///
     /// # Errors
@@ -412,6 +417,10 @@ impl TensorOps for Tensor {
     #[track_caller]
     fn minimum<'a>(&'a self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
         crate::minimum(self, rhs)
+    }
+    #[track_caller]
+    fn pow<'a>(&'a self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
+        crate::pow(self, exponent)
     }
     #[track_caller]
     fn clamp<'a>(&'a self, low: impl Into<Operand<'a>>, high: impl Into<Operand<'a>>) -> Result<Tensor> {

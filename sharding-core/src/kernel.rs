@@ -272,5 +272,5 @@ fn binary_expr(op: BinaryOp) -> &'static Expr {
             })* }
         };
     }
-    table!(Add, Sub, Mul, Div, Max, Min, Eq, Lt, Le, And, Or)
+    table!(Add, Sub, Mul, Div, Pow, Max, Min, Eq, Lt, Le, And, Or)
 }

@@ -46,6 +46,7 @@ pub(crate) mod ne;
 pub(crate) mod neg;
 pub(crate) mod ones;
 pub(crate) mod permute;
+pub(crate) mod pow;
 pub(crate) mod prod;
 pub(crate) mod rebind_mapping;
 pub(crate) mod reduce_scatter;

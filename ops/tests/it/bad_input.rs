@@ -135,6 +135,7 @@ fn dtypes_that_do_not_fit() {
     check("relu", ErrorKind::DType, relu(&t), &["truth values"]);
     check("gelu", ErrorKind::DType, gelu(&i), &["floating-point"]);
     check("exp", ErrorKind::DType, exp(&i), &["floating-point", "cast(&x, DType::F32)"]);
+    check("pow", ErrorKind::DType, pow(&i, 2), &["base is i64"]);
     check("silu", ErrorKind::DType, silu(&i), &["floating-point"]);
     check("neg", ErrorKind::DType, -&t, &["truth values", "cast(&x, DType::I64)"]);
     check("logical_not", ErrorKind::DType, logical_not(&x), &["truth values", "ne(&x, 0)"]);

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod calibrate;
+mod elementwise;
 mod joint;
 mod nn;
 mod placement;

@@ -202,7 +202,7 @@ ops! {
     cast: "cast", clamp: "clamp", eq: "eq", erf: "erf", exp: "exp", ge: "ge", gelu_tanh: "gelu_tanh",
     gt: "gt", le: "le", linear: "linear", log: "log", logical_and: "logical_and", logical_not: "logical_not",
     logical_or: "logical_or", logical_xor: "logical_xor", lt: "lt", maximum: "maximum", min: "min",
-    minimum: "minimum", ne: "ne", neg: "neg", prod: "prod", rms_norm: "rms_norm", rsqrt: "rsqrt",
+    minimum: "minimum", ne: "ne", neg: "neg", pow: "pow", prod: "prod", rms_norm: "rms_norm", rsqrt: "rsqrt",
     sigmoid: "sigmoid", silu: "silu", sqrt: "sqrt", tanh: "tanh",
 }
 

@@ -53,6 +53,7 @@ rules!(
     ne,
     neg,
     permute,
+    pow,
     prod,
     relu,
     reshape,

@@ -41,6 +41,9 @@ pub enum BinaryOp {
     Mul,
     /// `a / b`; an error where an integer is divided by 0.
     Div,
+    /// `a` to the power of `b`, of floats, with the special values of IEEE 754's `pow`: 1 for `b = 0`, NaN where a
+    /// negative `a` has no real power.
+    Pow,
     /// The greater; NaN if either is NaN.
     Max,
     /// The lesser; NaN if either is NaN.

@@ -202,6 +202,7 @@ pub fn binary(op: BinaryOp, dtype: DType, a: Scalar, b: Scalar) -> Option<Scalar
             BinaryOp::Sub => a - b,
             BinaryOp::Mul => a * b,
             BinaryOp::Div => a / b,
+            BinaryOp::Pow => a.powf(b),
             _ => return None,
         }),
         (BinaryOp::Lt, Scalar::Bool(a), Scalar::Bool(b)) => Scalar::Bool(!a & b),

@@ -98,6 +98,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     renamed("greater_equal", "ge", || Box::new(ops::ge {})),
     renamed("elementwise_max", "maximum", || Box::new(ops::maximum {})),
     renamed("elementwise_min", "minimum", || Box::new(ops::minimum {})),
+    binary("pow", || Box::new(ops::pow {})),
     binary("add", || Box::new(ops::add {})),
     binary("sub", || Box::new(ops::sub {})),
     binary("mul", || Box::new(ops::mul {})),

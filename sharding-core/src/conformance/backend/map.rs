@@ -17,11 +17,12 @@ const UNARY: [UnaryOp; 9] = [
     UnaryOp::Not,
 ];
 
-const BINARY: [BinaryOp; 11] = [
+const BINARY: [BinaryOp; 12] = [
     BinaryOp::Add,
     BinaryOp::Sub,
     BinaryOp::Mul,
     BinaryOp::Div,
+    BinaryOp::Pow,
     BinaryOp::Max,
     BinaryOp::Min,
     BinaryOp::Eq,
