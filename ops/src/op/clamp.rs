@@ -2,7 +2,7 @@
 
 use crate::{check, row};
 use sharding_core::backend::{BinaryOp, Expr, LocalArray, Node};
-use sharding_core::op::{CaseOperand, Cases};
+use sharding_core::op::{CaseOperand, Cases, Fill};
 use sharding_core::rule::{Rows, RuleCx};
 use sharding_core::{DType, KernelCx, Result, TensorMeta, sharding_rule};
 
@@ -31,7 +31,13 @@ fn cases(cases: &mut Cases) {
         (&[0, 3], &[3], &[]),
     ] {
         for dtype in [DType::F32, DType::I64] {
-            cases.add([x, low, high].map(|shape| CaseOperand::new(dtype, shape)), clamp {});
+            // Where the bounds are numbers, some elements lie between them.
+            let bound = |shape: &[usize], fill| match shape {
+                [] => CaseOperand::new(dtype, shape).with_fill(fill),
+                _ => CaseOperand::new(dtype, shape),
+            };
+            let bounds = (bound(low, Fill::Below(1)), bound(high, Fill::Positive));
+            cases.add([CaseOperand::new(dtype, x), bounds.0, bounds.1], clamp {});
         }
     }
 }
