@@ -36,8 +36,21 @@ fn shape(x: &TensorMeta, dtype: DType) -> Result<TensorMeta> {
 }
 
 fn cases(cases: &mut Cases) {
-    let dtypes = [DType::F32, DType::I64, DType::Bool];
-    for (from, to) in dtypes.into_iter().flat_map(|from| dtypes.map(|to| (from, to))) {
+    use DType::{BF16, Bool, F16, F32, F64, I32, I64, U8, U64};
+    let common = [F32, I64, Bool];
+    let pairs = common.into_iter().flat_map(|from| common.map(|to| (from, to)));
+    let widths = [
+        (F16, F32),
+        (F32, F64),
+        (F64, F32),
+        (F32, BF16),
+        (I32, I64),
+        (I64, I32),
+        (I64, U64),
+        (U8, F16),
+        (F32, U8),
+    ];
+    for (from, to) in pairs.chain(widths) {
         elementwise::unary_cases(cases, from, cast { dtype: to });
     }
     for (from, to) in dtypes.into_iter().flat_map(|from| DType::ALL.map(|to| (from, to))) {
@@ -88,6 +101,12 @@ mod tests {
         let (f, i, b) = (DType::F32, DType::I64, DType::Bool);
         rows(f, f, ReduceOp::Sum, &["P -> P"]);
         rows(b, b, ReduceOp::Prod, &["Pprod -> Pprod"]);
+        rows(f, DType::F64, ReduceOp::Sum, &["P -> P"]);
+        rows(f, DType::F16, ReduceOp::Sum, &[]);
+        rows(DType::F16, DType::BF16, ReduceOp::Sum, &[]);
+        rows(f, DType::F16, ReduceOp::Max, &["Pmax -> Pmax"]);
+        rows(i, DType::U8, ReduceOp::Sum, &["P -> P"]);
+        rows(DType::I32, i, ReduceOp::Sum, &[]);
         rows(f, i, ReduceOp::Sum, &[]);
         rows(i, f, ReduceOp::Sum, &[]);
         rows(i, f, ReduceOp::Max, &["Pmax -> Pmax"]);

@@ -78,18 +78,13 @@ fn layer_norm(
     cx.map(&scaled, &[&deviation, &squares, gamma, beta])
 }
 
-/// Squares of narrow floats are taken and summed in f32: they would overflow.
 fn rms_norm(cx: &mut KernelCx<'_>, x: &LocalArray, weight: &LocalArray, eps: f64) -> Result<LocalArray> {
     let (dtype, axis) = (x.dtype(), x.shape().len().saturating_sub(1));
-    let wide = dtype.accumulator();
-    let to = |to, x| if wide == dtype { x } else { Expr::cast(to, x) };
-    let element = || to(wide, input(0));
-    let squares = cx.map(&Expr::binary(BinaryOp::Mul, element(), element()), &[x])?;
-    let sum = cx.reduce(ReduceOp::Sum, &squares, &[axis])?;
-    let number = |value| Expr::constant(Scalar::Float(value), wide);
+    let square = cx.binary(BinaryOp::Mul, x, x)?;
+    let sum = cx.reduce(ReduceOp::Sum, &square, &[axis])?;
+    let number = |value| Expr::constant(Scalar::Float(value), dtype);
     let mean = Expr::binary(BinaryOp::Div, input(1), number(x.shape().extent(axis).max(1) as f64));
     let root = Expr::unary(UnaryOp::Sqrt, Expr::binary(BinaryOp::Add, mean, number(eps)));
-    let normal = Expr::binary(BinaryOp::Div, element(), root);
-    let scaled = Expr::binary(BinaryOp::Mul, normal, to(wide, input(2)));
-    cx.map(&to(dtype, scaled), &[x, &sum, weight])
+    let normal = Expr::binary(BinaryOp::Div, input(0), root);
+    cx.map(&Expr::binary(BinaryOp::Mul, normal, input(2)), &[x, &sum, weight])
 }

@@ -186,7 +186,7 @@ pub fn binary(op: BinaryOp, dtype: DType, a: Scalar, b: Scalar) -> Option<Scalar
             BinaryOp::Sub => wrapped(a - b, dtype),
             BinaryOp::Mul => wrapped(a.wrapping_mul(b), dtype),
             BinaryOp::Div => wrapped(a.checked_div(b)?, dtype),
-            BinaryOp::And | BinaryOp::Or => return None,
+            BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => return None,
         });
     }
     Some(match (op, a, b) {
