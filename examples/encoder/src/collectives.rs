@@ -117,7 +117,7 @@ impl Subscriber for Collectives {
             let place = counts.entered.last().copied().unwrap_or("elsewhere");
             let ran = counts.ran.entry((place, format!("{}({})", step.kind, step.axes))).or_default();
             ran.times += 1;
-            // Prices of local steps only rank them.
+            // Prices of local steps only put them in order.
             ran.bytes += if is_local(&step.kind) { 0.0 } else { step.bytes };
         }
         Id::from_u64(id)
