@@ -5,6 +5,7 @@ use sharding_core::{DeviceMapping, Error, ErrorKind, Place, Result, Tensor};
 
 /// Changes the placement on `axes` to `to`, if each of them is placed as `from` says; `what` describes that for the error,
 /// `fix` gives the line to write for an axis that is placed otherwise.
+#[track_caller]
 pub(crate) fn change(
     op: &'static str,
     x: &Tensor,
@@ -32,7 +33,7 @@ pub(crate) fn change(
     let target =
         DeviceMapping::new(mesh, places).map_err(located)?.with_memory_kind(x.mapping().memory_kind());
     target.check(x.shape()).map_err(located)?;
-    x.transfer_to(&target).map_err(located)
+    x.transfer_as(op, &target).map_err(located)
 }
 
 /// The line that makes a placement Replicated.

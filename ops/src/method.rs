@@ -510,12 +510,15 @@ impl TensorOps for Tensor {
     fn gather(&self, indices: &Tensor, axis: isize) -> Result<Tensor> {
         crate::gather(self, indices, axis)
     }
+    #[track_caller]
     fn all_reduce(&self, mesh_axes: impl MeshAxes) -> Result<Tensor> {
         crate::all_reduce(self, mesh_axes)
     }
+    #[track_caller]
     fn all_gather(&self, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor> {
         crate::all_gather(self, mesh_axes, tensor_axis)
     }
+    #[track_caller]
     fn reduce_scatter(&self, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor> {
         crate::reduce_scatter(self, mesh_axes, tensor_axis)
     }

@@ -6,13 +6,15 @@ use crate::plan::{CallPlan, Key, KeyOperand, PlanCache};
 use crate::record::Call;
 use crate::rule::Role;
 use crate::tensor::host_bytes;
+use crate::trace::{Event, Seen, place};
 use crate::{
-    Device, DeviceMapping, Error, ErrorKind, KernelCx, Operand, Place, Result, Results, Scalar, Scope,
-    StageCx, Tensor, TensorBuffer, bail,
+    Device, DeviceMapping, Error, ErrorKind, KernelCx, Mode, Operand, Place, Result, Results, Scalar, Scope,
+    StageCx, Tensor, TensorBuffer, TensorLayout, bail,
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Arc;
 
@@ -160,11 +162,16 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
+/// The outermost op that runs on this thread, and where it was called.
+pub(crate) fn outermost() -> Option<(&'static str, &'static Location<'static>)> {
+    OUTERMOST.get()
+}
+
 /// Restores the outermost call on all ways out.
-struct Outermost(Option<(&'static str, &'static Location<'static>)>);
+pub(crate) struct Outermost(Option<(&'static str, &'static Location<'static>)>);
 
 impl Outermost {
-    fn enter(op: &'static str, at: &'static Location<'static>) -> Self {
+    pub(crate) fn enter(op: &'static str, at: &'static Location<'static>) -> Self {
         let outer = OUTERMOST.get();
         if outer.is_none() {
             OUTERMOST.set(Some((op, at)));
@@ -187,7 +194,19 @@ fn run(
 ) -> Result<Results> {
     let scope = Scope::current();
     let outermost = Outermost::enter(def.name, at);
-    let _span = tracing::trace_span!("op", name = def.name).entered();
+    let _span = tracing::trace_span!(
+        "op",
+        name = def.name,
+        operands = %Layouts(operands),
+        bytes = layouts(operands).map(TensorLayout::bytes).sum::<usize>(),
+    )
+    .entered();
+    let mut seen = Seen::new(|| Event::Op {
+        name: def.name,
+        at,
+        operands: layouts(operands).cloned().collect(),
+        results: Vec::new(),
+    });
     let ready = ready(def, operands, args, &scope, at);
     let (plan, inputs, tensors) = ready.map_err(|error| located(error, def, operands, at))?;
     let mut written: Written<'_> = SmallVec::new();
@@ -206,6 +225,7 @@ fn run(
         Tensor::from_checked(layout.clone(), plan.positions.clone(), shards)
     };
     let results: SmallVec<[Tensor; 2]> = plan.results.iter().zip(outputs).map(wrap).collect();
+    seen.results(results.iter().map(Tensor::layout));
     if let Some(recorder) = scope.recorder()
         && outermost.0.is_none()
     {
@@ -235,7 +255,10 @@ fn ready<'a>(
     let call = Flat::new(operands);
     let plan = planned(def, &call, args, scope)?;
     if let Some(report) = &plan.warning {
-        warn(def.name, report, at);
+        if scope.policy().mode == Mode::Warn {
+            warn(def.name, report, at);
+        }
+        scope.watchers().iter().for_each(|watch| watch.report(report, def.name, at));
     }
     let inputs = inputs(def, &plan, &call.operands)?;
     Ok((plan, inputs, call.operands))
@@ -244,9 +267,33 @@ fn ready<'a>(
 fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
     match OUTERMOST.get() {
         Some((outer, outer_at)) if outer != op => {
-            tracing::warn!("{report}\n  called by {outer} at {}:{}", outer_at.file(), outer_at.line());
+            tracing::warn!("{report}\n  called by {outer} at {}", place(outer_at));
         }
-        _ => tracing::warn!("{report}\n  at {}:{}", at.file(), at.line()),
+        _ => tracing::warn!("{report}\n  at {}", place(at)),
+    }
+}
+
+/// The layouts of the tensors and buffers among the operands.
+fn layouts<'a>(operands: &'a [Operand<'_>]) -> impl Iterator<Item = &'a TensorLayout> {
+    operands.iter().flat_map(|operand| -> SmallVec<[&'a TensorLayout; 2]> {
+        match operand {
+            Operand::Tensor(tensor) | Operand::Optional(Some(tensor)) => smallvec![tensor.layout()],
+            Operand::Many(tensors) => tensors.iter().map(|tensor| tensor.layout()).collect(),
+            Operand::Written(buffer) => smallvec![buffer.tensor_layout()],
+            Operand::Optional(None) | Operand::Scalar(_) => SmallVec::new(),
+        }
+    })
+}
+
+/// Operands as a field of a span: only written where somebody subscribes.
+struct Layouts<'a, 'b>(&'a [Operand<'b>]);
+
+impl fmt::Display for Layouts<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, layout) in layouts(self.0).enumerate() {
+            write!(f, "{}{layout}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
     }
 }
 

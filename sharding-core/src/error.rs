@@ -186,7 +186,7 @@ impl fmt::Display for Error {
             write!(f, "\n  fix: {fix}")?;
         }
         if let Some(location) = inner.location {
-            write!(f, "\n  at {}:{}", location.file(), location.line())?;
+            write!(f, "\n  at {}", crate::trace::place(location))?;
         }
         if let Some(source) = &inner.source {
             write!(f, "\n  because: {source}")?;

@@ -4,10 +4,12 @@ use crate::backend::{
     Backend, BinaryOp, Expr, FusedOp, Gather, IndexMap, Iota, LocalArray, LocalMeta, Move, Node, Primitive,
     Reduce, UnaryOp, Work, lower,
 };
+use crate::trace::{self, Seen};
 use crate::{
     DType, Device, Error, ErrorKind, Place, ReduceOp, Region, Result, Scalar, Shape, TensorLayout, broadcast,
 };
 use smallvec::SmallVec;
+use std::fmt;
 
 /// One device's view of a call.
 ///
@@ -100,6 +102,18 @@ impl<'a> KernelCx<'a> {
         dtype: DType,
         shape: &Shape,
     ) -> Result<LocalArray> {
+        let _span = tracing::trace_span!(
+            "kernel",
+            op = self.op,
+            name = %Named(primitive),
+            device = %self.device,
+            result = %Typed(dtype, shape),
+            bytes = touched(inputs, dtype, shape),
+        )
+        .entered();
+        let _seen = Seen::new(|| {
+            trace::kernel(self.op, trace::primitive_name(primitive), self.device, inputs, (dtype, shape))
+        });
         let mut outputs = [self.backend.alloc(self.device, dtype, shape)?];
         let work = Work { op: self.op, device: self.device, inputs, outputs: &mut outputs };
         self.backend.launch(primitive, &mut [work])?;
@@ -257,9 +271,45 @@ impl<'a> KernelCx<'a> {
     /// # Errors
     /// What the backend says.
     pub fn store(&mut self, into: &mut LocalArray, source: &LocalArray, at: &[usize]) -> Result<()> {
+        let (dtype, shape) = (source.dtype(), source.shape());
+        let _span = tracing::trace_span!(
+            "kernel",
+            op = self.op,
+            name = "store",
+            device = %self.device,
+            result = %Typed(dtype, shape),
+            bytes = touched(&[source], dtype, shape),
+        )
+        .entered();
+        let _seen =
+            Seen::new(|| trace::kernel(self.op, "store".to_owned(), self.device, &[source], (dtype, shape)));
         let pieces = [(source.clone(), SmallVec::from_slice(at))];
         self.backend.copy(&mut [Move { op: self.op, pieces: &pieces, into }])
     }
+}
+
+/// The name of a primitive as a field of a span.
+struct Named<'a>(&'a Primitive);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&trace::primitive_name(self.0))
+    }
+}
+
+/// dtype and shape as a field of a span.
+struct Typed<'a>(DType, &'a Shape);
+
+impl fmt::Display for Typed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.0, self.1)
+    }
+}
+
+/// Bytes that a kernel reads and writes.
+fn touched(inputs: &[&LocalArray], dtype: DType, shape: &Shape) -> usize {
+    let read = inputs.iter().fold(0_usize, |sum, x| sum.saturating_add(x.bytes()));
+    read.saturating_add(shape.elements().saturating_mul(dtype.size()))
 }
 
 /// Constant expressions, so that the common ops build nothing per call.

@@ -70,6 +70,7 @@ mod spec;
 pub mod split;
 mod stage;
 mod tensor;
+pub mod trace;
 pub mod visualize;
 pub use buffer::TensorBuffer;
 pub use device::{BackendKind, Device};

@@ -6,8 +6,9 @@
 use crate::op::ErasedRows;
 use crate::plan::{CostModel, Mode, PlannerKind, Policy, VolumeCost};
 use crate::record::Recorder;
+use crate::trace::{Watch, Watchers};
 use crate::{DeviceMesh, Error, ErrorKind, Result};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,8 @@ pub struct Scope {
     rules: Vec<(&'static str, ErasedRows)>,
     rules_key: u64,
     recorder: Option<Arc<dyn Recorder>>,
+    watchers: Watchers,
+    reports: bool,
     mesh: Option<DeviceMesh>,
     process: u32,
     broken: Option<&'static str>,
@@ -46,6 +49,18 @@ fn ambient() -> &'static Arc<Scope> {
 thread_local! {
     /// The scopes that have not ended, the innermost last, each with the number of its guard.
     static OPEN: RefCell<Vec<(u64, Arc<Scope>)>> = const { RefCell::new(Vec::new()) };
+    /// Whether somebody watches the innermost of them: kernels ask at every launch.
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether somebody watches what runs on this thread.
+#[inline]
+pub(crate) fn is_watched() -> bool {
+    WATCHED.get()
+}
+
+fn innermost_changed(open: &[(u64, Arc<Scope>)]) {
+    WATCHED.set(open.last().is_some_and(|(_, scope)| !scope.watchers.is_empty()));
 }
 
 impl Scope {
@@ -57,6 +72,8 @@ impl Scope {
             rules: Vec::new(),
             rules_key: 0,
             recorder: None,
+            watchers: Vec::new(),
+            reports: false,
             mesh: None,
             process: 0,
             broken: None,
@@ -103,6 +120,14 @@ impl Scope {
     pub fn recorder(&self) -> Option<&Arc<dyn Recorder>> {
         self.recorder.as_ref()
     }
+    /// What watches, the outermost first.
+    pub(crate) fn watchers(&self) -> &[Arc<dyn Watch>] {
+        &self.watchers
+    }
+    /// Whether plans that move something carry the planner's report in every mode.
+    pub(crate) fn reports(&self) -> bool {
+        self.reports
+    }
     /// The default mesh.
     pub fn mesh(&self) -> Option<&DeviceMesh> {
         self.mesh.as_ref()
@@ -118,7 +143,7 @@ impl Scope {
     /// What plans depend on.
     pub(crate) fn plan_key(&self) -> [u64; 4] {
         [
-            self.policy.bits() | (self.planner as u64) << 16,
+            self.policy.bits() | (self.planner as u64) << 16 | u64::from(self.reports) << 32,
             self.cost.key(),
             self.rules_key,
             u64::from(self.process),
@@ -164,6 +189,18 @@ impl Scope {
         self.recorder = Some(recorder);
         self
     }
+    /// This scope with one more that watches.
+    #[must_use]
+    pub(crate) fn with_watcher(mut self, watch: Arc<dyn Watch>) -> Self {
+        self.watchers.push(watch);
+        self
+    }
+    /// This scope with reports in every mode.
+    #[must_use]
+    pub(crate) fn with_reports(mut self) -> Self {
+        self.reports = true;
+        self
+    }
     /// This scope with a default mesh.
     #[must_use]
     pub fn with_mesh(mut self, mesh: DeviceMesh) -> Self {
@@ -182,7 +219,11 @@ impl Scope {
     pub fn guard(self) -> ScopeGuard {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        OPEN.with(|open| open.borrow_mut().push((number, Arc::new(self))));
+        OPEN.with(|open| {
+            let mut open = open.borrow_mut();
+            open.push((number, Arc::new(self)));
+            innermost_changed(&open);
+        });
         ScopeGuard { number, thread_bound: PhantomData }
     }
 
@@ -207,7 +248,9 @@ impl Drop for ScopeGuard {
         let ended = OPEN.try_with(|open| {
             let mut open = open.borrow_mut();
             let at = open.iter().rposition(|(number, _)| *number == self.number)?;
-            Some(open.remove(at))
+            let ended = open.remove(at);
+            innermost_changed(&open);
+            Some(ended)
         });
         // What a scope holds is foreign: it is dropped when nothing is borrowed.
         drop(ended);

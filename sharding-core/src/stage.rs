@@ -3,8 +3,8 @@
 use crate::backend::{Backend, LocalArray, LocalArrays, Step, StepKind};
 use crate::dispatch::guarded;
 use crate::kernel::KernelCx;
-use crate::plan::StepQuery;
 use crate::rule::StageCollective;
+use crate::trace::{Event, Seen};
 use crate::{DeviceMapping, Error, ErrorKind, Place, ReduceOp, Result, Scope, Shape, TensorLayout};
 use smallvec::SmallVec;
 
@@ -98,26 +98,13 @@ impl<'a> StageCx<'a> {
         step.cost = price(&step)?;
         let _span = step.span(self.op).entered();
         self.collectives.push(StageCollective { kind: step.kind, bytes: step.source.bytes() });
+        let _seen = Seen::new(|| Event::Step { op: self.op, step: &step });
         self.backend.collectives().run(self.op, &step, shards)
     }
 }
 
 /// The price of a collective over all of its axes, under the cost model in scope.
 fn price(step: &Step) -> Result<f64> {
-    let mesh = step.source.mesh();
-    let size = |axis: &usize| mesh.size(*axis);
-    let split = |axis: &usize| {
-        !step.axes.contains(axis) && step.source.mapping().place(*axis).tensor_axis().is_some()
-    };
-    let query = StepQuery {
-        kind: step.kind,
-        mesh,
-        axes: &step.axes,
-        group: step.axes.iter().map(size).product(),
-        bytes: step.source.bytes() as f64
-            / (0..mesh.ndim()).filter(split).map(|axis| size(&axis)).product::<usize>() as f64,
-        received: 0.0,
-    };
     // Cost models are foreign code.
-    guarded("the cost model", || Ok(Scope::current().cost().step(&query)))
+    guarded("the cost model", || Ok(step.query(|query| Scope::current().cost().step(query))))
 }

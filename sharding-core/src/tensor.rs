@@ -1,13 +1,16 @@
 //! Tensors: a layout and the local arrays that this process can address.
 
 use crate::backend::{Backend, LocalArrays, Positions, backend_of};
+use crate::dispatch::Outermost;
 use crate::redistribute::Program;
+use crate::trace::{Event, Seen};
 use crate::{
     DType, Device, DeviceMapping, DeviceMesh, Element, Error, ErrorKind, Place, Region, Result, Shape,
     TensorLayout, bail,
 };
 use smallvec::SmallVec;
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// An immutable sharded tensor of any backend. Cloning costs one reference count.
@@ -201,7 +204,24 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Sharding`] where there is no such redistribution (see [`Program::search`]), [`ErrorKind::Mapping`]
     /// if the target does not fit the shape, else what the backend says.
+    #[track_caller]
     pub fn transfer_to(&self, target: &DeviceMapping) -> Result<Self> {
+        self.transfer_as("transfer_to", target)
+    }
+
+    /// [`Tensor::transfer_to`] on behalf of an op that is a transfer: logs, spans and errors have its name.
+    ///
+    /// # Errors
+    /// As [`Tensor::transfer_to`].
+    #[track_caller]
+    pub fn transfer_as(&self, op: &'static str, target: &DeviceMapping) -> Result<Self> {
+        let at = Location::caller();
+        let _outermost = Outermost::enter(op, at);
+        let _span =
+            tracing::trace_span!("op", name = op, operands = %self.layout(), bytes = self.layout().bytes())
+                .entered();
+        let operands = || vec![self.layout().clone()];
+        let mut seen = Seen::new(|| Event::Op { name: op, at, operands: operands(), results: Vec::new() });
         if self.mapping() == target {
             return Ok(if self.mesh().axis_types() == target.mesh().axis_types() {
                 self.clone()
@@ -209,13 +229,16 @@ impl Tensor {
                 self.relabelled(target.clone())
             });
         }
-        self.transferred(target)
-            .map_err(|error| error.with_op("transfer_to").with_operands([format!("x: {}", self.layout())]))
+        let moved = self
+            .transferred(op, target)
+            .map_err(|error| error.with_op(op).with_operands([format!("x: {}", self.layout())]))?;
+        seen.results(std::iter::once(moved.layout()));
+        Ok(moved)
     }
 
-    fn transferred(&self, target: &DeviceMapping) -> Result<Self> {
+    fn transferred(&self, op: &'static str, target: &DeviceMapping) -> Result<Self> {
         let program = crate::redistribute::program(self.layout(), target)?;
-        self.redistributed("transfer_to", &program)
+        self.redistributed(op, &program)
     }
 
     /// Runs a program on this tensor, which must have its source layout.

@@ -18,6 +18,7 @@ use sharding_core::{Place, Result, Tensor};
 /// # Errors
 /// [`ErrorKind::Sharding`](crate::ErrorKind::Sharding) if an axis does not split the tensor axis,
 /// [`ErrorKind::Axis`](crate::ErrorKind::Axis) for one that is not there.
+#[track_caller]
 pub fn all_gather(x: &Tensor, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor> {
     let axis = x
         .shape()

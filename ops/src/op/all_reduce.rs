@@ -19,6 +19,7 @@ use sharding_core::{Place, Result, Tensor};
 /// # Errors
 /// [`ErrorKind::Sharding`](crate::ErrorKind::Sharding) if an axis is not Partial, [`ErrorKind::Axis`](crate::ErrorKind::Axis)
 /// for one that is not there.
+#[track_caller]
 pub fn all_reduce(x: &Tensor, mesh_axes: impl MeshAxes) -> Result<Tensor> {
     let fix = collective::to_replicated;
     collective::change("all_reduce", x, mesh_axes, (Place::is_partial, "Partial"), Place::Replicated, fix)

@@ -20,6 +20,7 @@ use sharding_core::{Place, Result, Tensor};
 /// # Errors
 /// [`ErrorKind::Sharding`](crate::ErrorKind::Sharding) if an axis is not Partial, [`ErrorKind::Axis`](crate::ErrorKind::Axis)
 /// for one that is not there.
+#[track_caller]
 pub fn reduce_scatter(x: &Tensor, mesh_axes: impl MeshAxes, tensor_axis: isize) -> Result<Tensor> {
     let axis = x
         .shape()

@@ -16,6 +16,7 @@ use sharding_core::{DeviceMapping, Result, Tensor};
 ///
 /// # Errors
 /// As [`Tensor::transfer_to`].
+#[track_caller]
 pub fn transfer_to(x: &Tensor, mapping: &DeviceMapping) -> Result<Tensor> {
     x.transfer_to(mapping)
 }

@@ -11,4 +11,6 @@ mod placement;
 mod rule;
 #[cfg(all(feature = "sim", feature = "cpu"))]
 mod sim;
+#[cfg(feature = "cpu")]
+mod trace;
 mod view;

@@ -112,7 +112,7 @@ impl CallPlan {
             planner: scope.planner(),
         };
         let plan = plan(&request)?;
-        let warning = (scope.policy().mode == Mode::Warn && !plan.moved.is_empty())
+        let warning = ((scope.policy().mode == Mode::Warn || scope.reports()) && !plan.moved.is_empty())
             .then(|| trace(&request).to_string().into());
         Self::prepare(def, registry, mesh, groups, &rule_operands, operands, results, plan, warning, scope)
     }

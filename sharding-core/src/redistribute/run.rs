@@ -5,6 +5,7 @@ use crate::backend::{
     Backend, Collectives, InProcess, LocalArray, LocalArrays, Step, StepKind, Support, backend_of, pieces_of,
 };
 use crate::tensor::{device_at, host_bytes, resolve};
+use crate::trace::{Event, Seen};
 use crate::{Error, ErrorKind, Place, Region, Result, Shape};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -12,15 +13,25 @@ use std::sync::Arc;
 impl Program {
     /// Runs the steps on the shards that this process addresses, in the order of its positions.
     ///
-    /// Each step is a `tracing` span, see [`Step::span`].
+    /// All of it is a `tracing` span `reshard`, each step in it another, see [`Step::span`].
     ///
     /// # Errors
     /// [`ErrorKind::Backend`] for a step that a backend does not support, else what the backends say.
     pub fn run(&self, op: &'static str, mut shards: LocalArrays) -> Result<LocalArrays> {
         let Some(first) = self.steps.first() else { return Ok(shards) };
         let mut backend = backend_of(device_at(first.source.mesh(), 0)?.kind)?;
+        let _span = tracing::debug_span!(
+            "reshard",
+            op,
+            from = %self.source,
+            to = %self.target.mapping(),
+            bytes = self.source.bytes(),
+        )
+        .entered();
+        let _seen = Seen::new(|| Event::Reshard { op, source: &self.source, target: &self.target });
         for step in &self.steps {
             let _span = step.span(op).entered();
+            let _seen = Seen::new(|| Event::Step { op, step });
             shards = match step.kind {
                 StepKind::Relabel => Ok(shards),
                 // Local steps are the same on every backend.

@@ -1,0 +1,96 @@
+//! Communication as a tested property.
+
+use super::report::explain_in;
+use super::{CommReport, place};
+use crate::Scope;
+use std::panic::Location;
+
+/// A collective that may run: its name, the names of its mesh axes, and how many bytes a device may send in all its runs.
+pub type Allowed<'a> = (&'a str, &'a [&'a str], f64);
+
+/// Runs a piece of a program and panics unless exactly the collectives that are named ran, each over the mesh axes named
+/// and with at most that many bytes per device in all its runs together; gives the value of the piece.
+///
+/// Bytes are those of the volume model: what one device sends, for permute and move what it receives. Local steps
+/// (`local_slice`, `keep_one_copy`) move nothing between devices and are not named. The message of the panic shows what
+/// ran with its lines, and the planner's report of every reshard.
+///
+/// ```
+/// use sharding_core::{BackendKind, DType, DeviceMesh, assert_comm};
+/// let sum = assert_comm!([], 1 + 1);
+/// assert_eq!(sum, 2);
+/// ```
+///
+/// With tensors: `assert_comm!([all_reduce("tp") <= 64.0], relu(&matmul(&a, &b)?))?`, where several mesh axes of one
+/// collective are `all_reduce("dp", "tp")`.
+#[macro_export]
+macro_rules! assert_comm {
+    ([$($kind:ident($($axis:expr),* $(,)?) <= $bytes:expr),* $(,)?], $program:expr $(,)?) => {
+        $crate::trace::check_comm(
+            &[$((::core::stringify!($kind), &[$($axis),*][..], $bytes as f64)),*],
+            || $program,
+        )
+    };
+}
+
+/// What [`assert_comm!`](crate::assert_comm) calls.
+///
+/// # Panics
+/// If other collectives ran than those allowed, one of them did not run, or one sent more bytes.
+#[track_caller]
+pub fn check_comm<T>(allowed: &[Allowed<'_>], program: impl FnOnce() -> T) -> T {
+    let at = Location::caller();
+    let explained = explain_in((*Scope::current()).clone().with_reports(), program);
+    let wrong = compare(allowed, &explained.report);
+    if wrong.is_empty() {
+        return explained.value;
+    }
+    let mut message =
+        format!("assert_comm at {}:\n  {}\n\n{}", place(at), wrong.join("\n  "), explained.report);
+    for report in &explained.report.reports {
+        message.push_str("\n\n");
+        message.push_str(report);
+    }
+    #[allow(clippy::panic, reason = "an assertion")]
+    {
+        panic!("{message}");
+    }
+}
+
+/// What differs, a line each.
+fn compare(allowed: &[Allowed<'_>], report: &CommReport) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut ran: Vec<(&str, Vec<&str>, f64)> = Vec::new();
+    for step in report.steps.iter().filter(|step| step.kind.communicates()) {
+        let axes: Vec<&str> = step.axes.iter().map(String::as_str).collect();
+        let bytes = step.bytes * step.count as f64;
+        match ran.iter_mut().find(|(kind, known, _)| *kind == step.kind.name() && *known == axes) {
+            Some((_, _, sum)) => *sum += bytes,
+            None => ran.push((step.kind.name(), axes, bytes)),
+        }
+    }
+    let is = |(kind, axes, _): &(&str, Vec<&str>, f64), other: &Allowed<'_>| {
+        *kind == other.0 && axes[..] == *other.1
+    };
+    for other in allowed {
+        let name = format!("{}({})", other.0, other.1.join(", "));
+        match ran.iter().find(|one| is(one, other)) {
+            None => wrong.push(format!("{name} did not run")),
+            Some((_, _, bytes)) if *bytes > other.2 => {
+                wrong.push(format!(
+                    "{name} sends {bytes:.0} bytes per device, at most {:.0} are allowed",
+                    other.2
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    for one in ran.iter().filter(|one| !allowed.iter().any(|other| is(one, other))) {
+        let (kind, axes, bytes) = one;
+        wrong.push(format!(
+            "{kind}({}) ran, with {bytes:.0} bytes per device, and is not allowed",
+            axes.join(", ")
+        ));
+    }
+    wrong
+}

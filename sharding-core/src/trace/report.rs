@@ -1,0 +1,225 @@
+//! What a program moved, as a table.
+
+use super::{Event, Watch, place};
+use crate::backend::{Step, StepKind};
+use crate::plan::{CostUnit, VolumeCost};
+use crate::{Scope, TensorLayout, dispatch};
+use std::fmt;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Devices that are asked for their sizes where a placement of the open trait lies; the first holds the most otherwise.
+const ASKED: usize = 64;
+
+/// One kind of step that ran: equal ones are counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommStep {
+    /// The op on whose behalf it ran.
+    pub op: &'static str,
+    /// Where the outermost op was called, `file:line`.
+    pub at: String,
+    /// The collective, or local step.
+    pub kind: StepKind,
+    /// The names of the mesh axes.
+    pub axes: Vec<String>,
+    /// Bytes that one device sends (receives, for permute and move) in one run, by the volume model.
+    pub bytes: f64,
+    /// Modelled seconds of one run, if the cost model in scope prices in seconds.
+    pub seconds: Option<f64>,
+    /// The most bytes that one device holds for it: its piece of what it reads and of what it makes.
+    pub peak: usize,
+    /// How often it ran.
+    pub count: usize,
+}
+
+/// What a program moved: all steps of redistributions and staged ops, in the order in which they first ran.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CommReport {
+    /// The steps.
+    pub steps: Vec<CommStep>,
+    /// Calls of ops and transfers, those inside others included.
+    pub ops: usize,
+    /// Kernels that local kernels launched, on all devices together.
+    pub kernels: usize,
+    /// The planner's reports, of the calls that moved operands; only what [`assert_comm!`](crate::assert_comm) runs has any.
+    pub reports: Vec<String>,
+}
+
+impl CommReport {
+    /// Bytes that one device sends in all steps together.
+    pub fn bytes(&self) -> f64 {
+        self.steps.iter().map(|step| step.bytes * step.count as f64).sum()
+    }
+    /// Modelled seconds of all steps together, if the cost model prices in seconds.
+    pub fn seconds(&self) -> Option<f64> {
+        self.steps.iter().map(|step| step.seconds.map(|seconds| seconds * step.count as f64)).sum()
+    }
+    /// The most bytes that one device holds for one step.
+    pub fn peak(&self) -> usize {
+        self.steps.iter().map(|step| step.peak).max().unwrap_or(0)
+    }
+}
+
+/// The value of a program, and what it moved. Prints as a table.
+#[derive(Clone, Debug)]
+pub struct Explained<T> {
+    /// What the program gave.
+    pub value: T,
+    /// What it moved.
+    pub report: CommReport,
+}
+
+impl<T> fmt::Display for Explained<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.report.fmt(f)
+    }
+}
+
+/// Runs a program and says what it moved: step, collective, mesh axes, bytes per device, modelled seconds, peak bytes, and
+/// the op with its caller's line. On a mesh of the kind `sim` that needs no data. See
+/// [`explain_transfer`](crate::redistribute::explain_transfer) for one transfer that is not run.
+///
+/// The column `seconds` says `-` unless the cost model in scope prices in seconds.
+///
+/// ```
+/// use sharding_core::trace::explain;
+/// let nothing = explain(|| 1 + 1);
+/// assert_eq!(nothing.value, 2);
+/// assert_eq!(nothing.to_string(), "nothing moved in 0 ops and 0 kernels");
+/// ```
+pub fn explain<T>(program: impl FnOnce() -> T) -> Explained<T> {
+    explain_in((*Scope::current()).clone(), program)
+}
+
+/// The same under a scope.
+pub(super) fn explain_in<T>(scope: Scope, program: impl FnOnce() -> T) -> Explained<T> {
+    let collector = Arc::new(Collector::default());
+    let value = scope.with_watcher(collector.clone()).enter(program);
+    let report = std::mem::take(&mut *collector.lock());
+    Explained { value, report }
+}
+
+/// Collects a report.
+#[derive(Default)]
+struct Collector(Mutex<CommReport>);
+
+impl Collector {
+    fn lock(&self) -> MutexGuard<'_, CommReport> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch for Collector {
+    fn begin(&self, event: &Event<'_>) {
+        match event {
+            Event::Op { .. } => self.lock().ops += 1,
+            Event::Kernel { .. } => self.lock().kernels += 1,
+            Event::Reshard { .. } => {}
+            Event::Step { op, step } => {
+                if step.kind == StepKind::Relabel {
+                    return;
+                }
+                let one = comm_step(op, step);
+                let mut report = self.lock();
+                let like = |known: &&mut CommStep| CommStep { count: 1, ..(**known).clone() } == one;
+                match report.steps.iter_mut().find(like) {
+                    Some(known) => known.count += 1,
+                    None => report.steps.push(one),
+                }
+            }
+        }
+    }
+
+    fn end(&self, _: &Event<'_>) {}
+
+    fn report(&self, report: &str, op: &'static str, at: &'static Location<'static>) {
+        let mut all = self.lock();
+        let text = format!("{report}\n  at {} in {op}", place(at));
+        if !all.reports.contains(&text) {
+            all.reports.push(text);
+        }
+    }
+}
+
+fn comm_step(op: &'static str, step: &Step) -> CommStep {
+    let scope = Scope::current();
+    // Cost models are foreign code; one that panics gives no seconds.
+    let seconds = || match scope.cost().unit() {
+        CostUnit::Seconds => Some(step.query(|query| scope.cost().step(query))),
+        CostUnit::Bytes | CostUnit::Score => None,
+    };
+    let seconds = dispatch::guarded("the cost model", || Ok(seconds())).ok().flatten();
+    CommStep {
+        op,
+        at: dispatch::outermost().map_or_else(|| "-".to_owned(), |(_, at)| place(at)),
+        kind: step.kind,
+        axes: step.axis_names().map(str::to_owned).collect(),
+        bytes: step.query(|query| crate::plan::CostModel::step(&VolumeCost, query)),
+        seconds,
+        peak: held(&step.source).saturating_add(held(&step.target)),
+        count: 1,
+    }
+}
+
+/// The most bytes that a device holds of a layout.
+fn held(layout: &TensorLayout) -> usize {
+    let custom = layout.places().iter().any(|place| matches!(place, crate::Place::Custom(_)));
+    let asked = if custom { layout.mesh().num_devices().min(ASKED) } else { 1 };
+    let most = (0..asked).map(|position| layout.local_shape(position).elements()).max().unwrap_or(0);
+    most.saturating_mul(layout.dtype().size())
+}
+
+impl fmt::Display for CommReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.steps.is_empty() {
+            return write!(f, "nothing moved in {} ops and {} kernels", self.ops, self.kernels);
+        }
+        let head =
+            ["step", "collective", "mesh axes", "times", "bytes/device", "seconds", "peak bytes", "op", "at"];
+        let mut rows = vec![head.map(str::to_owned)];
+        let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), |s| format!("{s:.3e}"));
+        for (i, step) in self.steps.iter().enumerate() {
+            rows.push([
+                (i + 1).to_string(),
+                step.kind.name().to_owned(),
+                step.axes.join(", "),
+                step.count.to_string(),
+                format!("{:.0}", step.bytes),
+                seconds(step.seconds),
+                step.peak.to_string(),
+                step.op.to_owned(),
+                step.at.clone(),
+            ]);
+        }
+        let times: usize = self.steps.iter().map(|step| step.count).sum();
+        rows.push([
+            "total".to_owned(),
+            String::new(),
+            String::new(),
+            times.to_string(),
+            format!("{:.0}", self.bytes()),
+            seconds(self.seconds()),
+            self.peak().to_string(),
+            format!("{} ops, {} kernels", self.ops, self.kernels),
+            String::new(),
+        ]);
+        let mut widths = [0; 9];
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        for (i, row) in rows.iter().enumerate() {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+                // Numbers stand below each other.
+                match column {
+                    3..=6 => line.push_str(&format!("{cell:>width$}  ")),
+                    _ => line.push_str(&format!("{cell:<width$}  ")),
+                }
+            }
+            write!(f, "{}{}", if i == 0 { "" } else { "\n" }, line.trim_end())?;
+        }
+        Ok(())
+    }
+}
