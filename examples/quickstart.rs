@@ -9,14 +9,13 @@ fn main() -> Result<()> {
     tracing_subscriber::fmt().without_time().with_target(false).with_writer(std::io::stdout).init();
 
     let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"])?;
-    let a = full([4, 8], 1.0, DType::F32, &DeviceMapping::new(&mesh, [Sharded(1)])?)?;
-    let b = full([8, 2], 1.0, DType::F32, &DeviceMapping::new(&mesh, [Sharded(0)])?)?;
+    let (a, b) = operands(&mesh)?;
     show("a", &a)?;
     show("b", &b)?;
 
     // Each device multiplies its columns of `a` by its rows of `b`: the product is Partial, a sum in two parts.
     // relu needs the sum itself, so it is reduced first, and the policy says so.
-    let y = auto_reshard(Policy::warn(), || relu(&matmul(&a, &b)?))?;
+    let y = auto_reshard(Policy::warn(), || product(&a, &b))?;
     show("relu(matmul(a, b))", &y)?;
     println!("as a whole: {:?}\n", y.to_vec::<f32>()?);
 
@@ -31,6 +30,18 @@ fn main() -> Result<()> {
         sharding_core::conformance::rule::check_rule(<sum_of_squares as Op>::DEF, BackendKind::CPU)?
     );
     Ok(())
+}
+
+/// Two matrices, split along the axis that their product sums.
+pub fn operands(mesh: &DeviceMesh) -> Result<(Tensor, Tensor)> {
+    let a = full([4, 8], 1.0, DType::F32, &DeviceMapping::new(mesh, [Sharded(1)])?)?;
+    let b = full([8, 2], 1.0, DType::F32, &DeviceMapping::new(mesh, [Sharded(0)])?)?;
+    Ok((a, b))
+}
+
+/// What it moves is pinned: `assert_comm!` in a test, and `comm.lock` at the root of the repository.
+pub fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    relu(&matmul(a, b)?)
 }
 
 /// Which part of a tensor each device holds.
@@ -56,3 +67,10 @@ pub fn sum_of_squares(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
 
 // The same check as a test: `cargo test --example quickstart`.
 sharding_core::check_rule!(sum_of_squares);
+
+#[test]
+fn the_product_is_reduced_once() {
+    let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"]).unwrap();
+    let (a, b) = operands(&mesh).unwrap();
+    assert_comm!([all_reduce("tp") <= 32], product(&a, &b)).unwrap();
+}

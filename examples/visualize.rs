@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         eprintln!("usage: cargo run --example visualize -- out.html");
         return ExitCode::from(2);
     };
-    let outcome = pictures().map_err(|error| error.to_string()).and_then(|(text, page)| {
+    let outcome = pictures(BackendKind::CPU).map_err(|error| error.to_string()).and_then(|(text, page)| {
         println!("{text}");
         std::fs::write(&path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))
     });
@@ -27,8 +27,8 @@ fn main() -> ExitCode {
 }
 
 /// The text and the page of a column-parallel product: what its operands are, what it leaves, what a reshard makes of it.
-fn pictures() -> Result<(String, String)> {
-    let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 2], ["dp", "tp"])?;
+pub fn pictures(kind: BackendKind) -> Result<(String, String)> {
+    let mesh = DeviceMesh::simulated(kind, [2, 2], ["dp", "tp"])?;
     // Ten rows over two devices, and a weight that is split along the axis that the product sums.
     let x = full([10, 8], 1.0, DType::F32, &DeviceMapping::new(&mesh, [Sharded(0), Sharded(1)])?)?;
     let w = full([8, 6], 1.0, DType::F32, &DeviceMapping::new(&mesh, [Replicated, Sharded(0)])?)?;
@@ -36,7 +36,7 @@ fn pictures() -> Result<(String, String)> {
     let rows = product.transfer_to(&DeviceMapping::new(&mesh, [Sharded(0), Sharded(0)])?)?;
     let uneven =
         full([10, 8], 1.0, DType::F32, &DeviceMapping::new(&mesh, [Ragged::place(1, [5, 3]), Replicated])?)?;
-    let million = DeviceMesh::simulated(BackendKind::CPU, [1024, 1024], ["dp", "tp"])?;
+    let million = DeviceMesh::simulated(kind, [1024, 1024], ["dp", "tp"])?;
     let wide = TensorLayout::new(
         DType::F32,
         [1_000_000, 8192],
@@ -59,7 +59,7 @@ fn pictures() -> Result<(String, String)> {
 mod tests {
     #[test]
     fn the_pictures_show_terms_and_pieces() {
-        let (text, page) = super::pictures().unwrap();
+        let (text, page) = super::pictures(super::BackendKind::CPU).unwrap();
         for word in ["0 + 1", "8:10", "1048576 devices"] {
             assert!(text.contains(word) && page.contains(word), "{word} is not in\n{text}");
         }
@@ -147,7 +147,7 @@ mod browser {
         let measure = "<script>document.body.setAttribute('data-blocks', Array.from(document.querySelectorAll('figure svg \
             g[class] > rect:first-of-type')).map(r => { const b = r.getBoundingClientRect(); return [b.width, b.height].join('x'); \
             }).join(' '));</script></body>";
-        let (_, html) = super::pictures().unwrap();
+        let (_, html) = super::pictures(super::BackendKind::CPU).unwrap();
         std::fs::write(&page, html.replace("</body>", measure)).unwrap();
         let seen = look(&browser, &folder.0, &page, "--dump-dom");
         let dom = String::from_utf8_lossy(&seen.stdout);

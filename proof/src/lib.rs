@@ -1,6 +1,7 @@
 //! The proofs behind `cargo xtask golden`, `rules` and `bench`, as a library: the programs only read their arguments.
 
 pub mod bench;
+pub mod comm;
 pub mod golden;
 mod print;
 pub mod rules;

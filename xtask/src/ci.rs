@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::run::{self, Result};
-use crate::{features, golden, rules, test, tidy};
+use crate::{comm, features, golden, rules, test, tidy};
 
 /// Whether the matrix is a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,7 @@ fn stages(matrix: Matrix) -> Vec<Stage> {
     stages.extend([
         ("golden", (|| golden::run(&[])) as fn() -> Result<bool>),
         ("rules", || rules::run(&["--check"])),
+        ("comm", || comm::run(&["--check"])),
     ]);
     stages
 }
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn only_the_matrix_can_be_left_out() {
         let names = |matrix| stages(matrix).iter().map(|(name, _)| *name).collect::<Vec<_>>();
-        assert_eq!(names(Matrix::Run), ["fmt", "tidy", "clippy", "docs", "test", "golden", "rules"]);
-        assert_eq!(names(Matrix::LeaveOut), ["fmt", "tidy", "clippy", "docs", "golden", "rules"]);
+        assert_eq!(names(Matrix::Run), ["fmt", "tidy", "clippy", "docs", "test", "golden", "rules", "comm"]);
+        assert_eq!(names(Matrix::LeaveOut), ["fmt", "tidy", "clippy", "docs", "golden", "rules", "comm"]);
     }
 }

@@ -5,6 +5,7 @@
 
 mod bench;
 mod ci;
+mod comm;
 mod features;
 mod golden;
 mod metadata;
@@ -26,6 +27,7 @@ usage: cargo xtask COMMAND
   tidy                 layering, file names, docs that name what exists, reasons for unsafe code
   golden [FILE...]     replays reference cases of other systems (default: tests/golden)
   rules [--check]      lists the sharding rules; with --check proves every row
+  comm [--check]       writes comm.lock, what the examples move; with --check compares
   bench [--json]       measures dispatch, planning and redistribution
   model [--path]       downloads and caches all-MiniLM-L6-v2; with --path only says where it is
   help                 this text";
@@ -52,6 +54,8 @@ fn command(arguments: &[String]) -> Result<bool> {
         ["tidy"] => tidy::run(),
         ["golden", files @ ..] => golden::run(files),
         ["rules", rest @ ..] => rules::run(rest),
+        ["comm"] => comm::run(&[]),
+        ["comm", "--check"] => comm::run(&["--check"]),
         ["bench", rest @ ..] => bench::run(rest),
         ["model"] => model::fetch(),
         ["model", "--path"] => model::print_path(),
