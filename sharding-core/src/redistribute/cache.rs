@@ -97,9 +97,6 @@ mod tests {
     struct Flat;
 
     impl CostModel for Flat {
-        fn unit(&self) -> crate::plan::CostUnit {
-            crate::plan::CostUnit::Bytes
-        }
         fn key(&self) -> u64 {
             77
         }

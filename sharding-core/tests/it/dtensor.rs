@@ -26,9 +26,6 @@ const BYTES: f64 = 4.0 * 4096.0 * 4096.0;
 struct Theirs;
 
 impl CostModel for Theirs {
-    fn unit(&self) -> sharding_core::plan::CostUnit {
-        sharding_core::plan::CostUnit::Bytes
-    }
     fn key(&self) -> u64 {
         0x7465_6e73_6f72
     }

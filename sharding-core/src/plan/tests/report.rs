@@ -228,9 +228,6 @@ fn costs_of_another_model_are_not_called_bytes() {
     #[derive(Debug)]
     struct Hops;
     impl CostModel for Hops {
-        fn unit(&self) -> crate::plan::CostUnit {
-            crate::plan::CostUnit::Bytes
-        }
         fn key(&self) -> u64 {
             7
         }
