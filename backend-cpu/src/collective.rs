@@ -2,7 +2,7 @@
 
 use crate::CpuBackend;
 use sharding_core::Result;
-use sharding_core::backend::{Collectives, InProcess, LocalArrays, Step, Support};
+use sharding_core::backend::{Collectives, Exchange, InProcess, LocalArrays, Step, Support};
 
 /// The collectives of this backend.
 pub(crate) static COLLECTIVES: CpuCollectives = CpuCollectives { generic: InProcess(&CpuBackend) };
@@ -19,5 +19,14 @@ impl Collectives for CpuCollectives {
 
     fn run(&self, op: &'static str, step: &Step, shards: LocalArrays) -> Result<LocalArrays> {
         self.generic.run(op, step, shards)
+    }
+
+    fn exchange(
+        &self,
+        op: &'static str,
+        exchange: &Exchange<'_>,
+        shards: &[LocalArrays],
+    ) -> Result<LocalArrays> {
+        self.generic.exchange(op, exchange, shards)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::element;
 use sharding_core::Result;
-use sharding_core::backend::{Collectives, LocalArrays, Step, StepKind, Support};
+use sharding_core::backend::{Collectives, Exchange, LocalArrays, Step, StepKind, Support};
 
 /// What collectives wait for.
 const MISSING: &str = "transfers between the slots of one GPU, and NCCL between several";
@@ -23,5 +23,9 @@ impl Collectives for CudaCollectives {
             StepKind::Relabel => Ok(shards),
             kind => Err(element::not_yet(kind.name(), MISSING).with_op(op)),
         }
+    }
+
+    fn exchange(&self, op: &'static str, _: &Exchange<'_>, _: &[LocalArrays]) -> Result<LocalArrays> {
+        Err(element::not_yet("exchange", MISSING).with_op(op))
     }
 }

@@ -1,7 +1,7 @@
 //! Collectives: arrays of the target's sizes, and what was sent for them.
 
 use crate::{Simulation, device, storage};
-use sharding_core::backend::{Collectives, LocalArrays, Step, StepKind, Support};
+use sharding_core::backend::{Collectives, Exchange, LocalArrays, Step, StepKind, Support};
 use sharding_core::plan::{CostModel, StepQuery, VolumeCost};
 use sharding_core::{Error, ErrorKind, Region, Result};
 
@@ -53,6 +53,28 @@ impl Collectives for SimCollectives {
             kind: step.kind,
             axes: step.axis_names().map(str::to_owned).collect(),
             bytes: volume(step)?,
+            count: 1,
+        });
+        Ok(made)
+    }
+
+    fn exchange(&self, op: &'static str, exchange: &Exchange<'_>, _: &[LocalArrays]) -> Result<LocalArrays> {
+        let (result, mesh) = (exchange.result, exchange.result.mesh());
+        let mut made = LocalArrays::new();
+        let mut most = 0;
+        for position in device::positions(mesh)?.iter() {
+            let device = mesh.device(*position).ok_or_else(|| {
+                Error::new(ErrorKind::Internal, format!("{mesh} has no device {position}")).with_op(op)
+            })?;
+            most = most.max(exchange.received(*position)?);
+            let shape = result.local_shape(*position);
+            made.push(storage::alloc(device, result.dtype(), &shape).map_err(|error| error.with_op(op))?);
+        }
+        Simulation::current().count_collective(CollectiveUse {
+            op,
+            kind: StepKind::Permute,
+            axes: exchange.axis_names().map(str::to_owned).collect(),
+            bytes: most as f64,
             count: 1,
         });
         Ok(made)

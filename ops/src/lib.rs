@@ -57,6 +57,7 @@ mod backends;
 mod check;
 mod collective;
 mod elementwise;
+mod exchanged;
 mod expr;
 mod index;
 mod made;

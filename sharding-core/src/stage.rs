@@ -1,6 +1,6 @@
 //! Staged rows: local kernels and named collectives on small intermediates.
 
-use crate::backend::{Backend, LocalArray, LocalArrays, Step, StepKind};
+use crate::backend::{Backend, Exchange, IndexMap, LocalArray, LocalArrays, Step, StepKind};
 use crate::dispatch::guarded;
 use crate::kernel::KernelCx;
 use crate::rule::StageCollective;
@@ -73,6 +73,36 @@ impl<'a> StageCx<'a> {
             shards.push(kernel(&mut cx, i)?);
         }
         Ok(shards)
+    }
+
+    /// Makes a result whose every element is a copy of one of the operands', moving only what a device does not hold:
+    /// `map` speaks of global indices, `shards` are those of all operands that it reads. Row: a `Permute` stage, whose bytes
+    /// [`exchange_stage`](crate::rule::exchange_stage) works out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Kernel`] if the map has not the result's shape, else what the collective says.
+    pub fn exchange(&mut self, map: &IndexMap, result: usize, shards: &[Shards]) -> Result<Shards> {
+        let Some(layout) = self.results.get(result) else {
+            return Err(
+                Error::new(ErrorKind::Internal, format!("there is no result {result}")).with_op(self.op)
+            );
+        };
+        if map.shape != *layout.shape() || shards.len() > self.operands.len() {
+            return Err(Error::new(
+                ErrorKind::Kernel,
+                format!(
+                    "an index map of shape {} over {} operands cannot make {layout}",
+                    map.shape,
+                    shards.len()
+                ),
+            )
+            .with_op(self.op));
+        }
+        let exchange = Exchange { map, operands: self.operands, result: layout, axes: self.axes };
+        // What moves follows from the layouts; the row has said it.
+        self.collectives.push(StageCollective { kind: StepKind::Permute, bytes: 0 });
+        let _span = tracing::info_span!("exchange", op = self.op, %exchange).entered();
+        self.backend.collectives().exchange(self.op, &exchange, shards)
     }
 
     /// Combines an intermediate over the staged mesh axes on every device. The intermediate has the global shape

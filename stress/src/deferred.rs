@@ -4,8 +4,8 @@
 //! This is what a GPU backend looks like from above; the contract of `sharding_core::backend` says what callers see.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, HeldBytes, InProcess, LocalArray, LocalArrays, LocalMeta, MemoryLedger,
-    MemoryUse, Move, Positions, Primitive, Step, Storage, Support, Work, backend_of,
+    Backend, BackendDef, Collectives, Exchange, HeldBytes, InProcess, LocalArray, LocalArrays, LocalMeta,
+    MemoryLedger, MemoryUse, Move, Positions, Primitive, Step, Storage, Support, Work, backend_of,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, Shape};
 use std::any::Any;
@@ -308,6 +308,15 @@ impl Collectives for Deferred {
     }
     fn run(&self, op: &'static str, step: &Step, shards: LocalArrays) -> Result<LocalArrays> {
         InProcess(self).run(op, step, shards)
+    }
+
+    fn exchange(
+        &self,
+        op: &'static str,
+        exchange: &Exchange<'_>,
+        shards: &[LocalArrays],
+    ) -> Result<LocalArrays> {
+        InProcess(self).exchange(op, exchange, shards)
     }
 }
 

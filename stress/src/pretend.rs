@@ -3,11 +3,12 @@
 //! what the others say.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, InProcess, LocalArray, LocalArrays, LocalMeta, MemoryUse, Move,
-    Positions, Primitive, Step, Support, Work, backend_of,
+    Backend, BackendDef, Collectives, Exchange, InProcess, LocalArray, LocalArrays, LocalMeta, MemoryUse,
+    Move, Positions, Primitive, Step, Support, Work, backend_of,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, Shape};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ struct Whole;
 #[derive(Default)]
 struct Meeting {
     said: BTreeMap<u32, String>,
-    brought: BTreeMap<usize, LocalArray>,
+    brought: BTreeMap<usize, LocalArrays>,
     outcome: Option<std::result::Result<LocalArrays, String>>,
     left: usize,
 }
@@ -63,21 +64,53 @@ impl Collectives for Pretend {
     }
 
     fn run(&self, op: &'static str, step: &Step, shards: LocalArrays) -> Result<LocalArrays> {
-        let mesh = step.source.mesh();
+        let brought = shards.into_iter().map(|shard| LocalArrays::from_elem(shard, 1)).collect();
+        self.meet(op, step, (step.source.mesh(), step.target.mesh()), brought, |whole| {
+            InProcess(&Whole).run(op, step, whole.into_iter().flatten().collect())
+        })
+    }
+
+    fn exchange(
+        &self,
+        op: &'static str,
+        exchange: &Exchange<'_>,
+        shards: &[LocalArrays],
+    ) -> Result<LocalArrays> {
+        let mesh = exchange.result.mesh();
+        let at = |i: usize| shards.iter().filter_map(|shards| shards.get(i).cloned()).collect();
+        let brought = (0..self.positions(mesh)?.len()).map(at).collect();
+        self.meet(op, exchange, (mesh, mesh), brought, |whole: Vec<LocalArrays>| {
+            let operand = |k: usize| whole.iter().filter_map(|shards| shards.get(k).cloned()).collect();
+            let shards: Vec<LocalArrays> = (0..exchange.operands.len()).map(operand).collect();
+            InProcess(&Whole).exchange(op, exchange, &shards)
+        })
+    }
+}
+
+impl Pretend {
+    /// All processes of a mesh bring what they hold at each of their positions; the last to come runs, and each takes its part.
+    fn meet(
+        &self,
+        op: &'static str,
+        what: &dyn fmt::Display,
+        (mesh, target): (&DeviceMesh, &DeviceMesh),
+        brought: Vec<LocalArrays>,
+        run: impl FnOnce(Vec<LocalArrays>) -> Result<LocalArrays>,
+    ) -> Result<LocalArrays> {
         let all = processes(mesh);
         let me = Scope::current().process();
         let number = COUNT.replace(COUNT.get() + 1);
         let positions = self.positions(mesh)?;
         let mut meetings = RENDEZVOUS.meetings.lock().unwrap_or_else(PoisonError::into_inner);
         let meeting = meetings.entry(number).or_default();
-        meeting.said.insert(me, format!("{op}: {step}"));
-        meeting.brought.extend(positions.iter().copied().zip(shards));
+        meeting.said.insert(me, format!("{op}: {what}"));
+        meeting.brought.extend(positions.iter().copied().zip(brought));
         if meeting.said.len() == all.len() {
             let first = meeting.said.values().next().cloned().unwrap_or_default();
             let agreed = meeting.said.values().all(|said| *said == first);
-            let whole: LocalArrays = std::mem::take(&mut meeting.brought).into_values().collect();
+            let whole: Vec<LocalArrays> = std::mem::take(&mut meeting.brought).into_values().collect();
             meeting.outcome = Some(if agreed {
-                InProcess(&Whole).run(op, step, whole).map_err(|error| error.to_string())
+                run(whole).map_err(|error| error.to_string())
             } else {
                 let said: Vec<String> = meeting
                     .said
@@ -98,7 +131,7 @@ impl Collectives for Pretend {
                     meetings.remove(&number);
                 }
                 let whole = outcome.map_err(|message| Error::new(ErrorKind::Process, message).with_op(op))?;
-                let target = self.positions(step.target.mesh())?;
+                let target = self.positions(target)?;
                 return Ok(target.iter().filter_map(|position| whole.get(*position).cloned()).collect());
             }
             let (guard, waited) =
@@ -111,7 +144,7 @@ impl Collectives for Pretend {
                     all.iter().filter(|process| !meeting.said.contains_key(process)).copied().collect();
                 return Err(Error::new(
                     ErrorKind::Process,
-                    format!("process {missing:?} did not come to {step} within {PATIENCE:?}"),
+                    format!("process {missing:?} did not come to {what} within {PATIENCE:?}"),
                 )
                 .with_op(op));
             }

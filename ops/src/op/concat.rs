@@ -1,14 +1,16 @@
 //! Tensors one after the other along an axis.
 
-use crate::{check, row};
+use crate::{check, exchanged, row};
 use sharding_core::backend::{IndexMap, LocalArray};
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::placement::sharded;
 use sharding_core::rule::{Rows, RuleCx, replicated_rows};
-use sharding_core::{DType, Error, ErrorKind, KernelCx, Place, Result, Shape, TensorMeta, sharding_rule};
+use sharding_core::{
+    DType, Error, ErrorKind, KernelCx, Place, Result, Shape, Shards, StageCx, TensorMeta, sharding_rule,
+};
 
-/// Every other axis may be split, alike in all operands. The joined axis may not: the pieces of a device would come to lie
-/// one after the other, while the whole has all of the first operand before the second.
+/// Every other axis may be split, alike in all operands. On the joined axis the pieces of a device would come to lie one
+/// after the other, while the whole has all of the first operand before the second: there elements change their device.
 fn rule(cx: &RuleCx<'_>, axis: isize) -> Result<Rows> {
     let axis = check::operand_axis(cx, axis)?;
     let n = cx.operands.len();
@@ -21,6 +23,14 @@ fn rule(cx: &RuleCx<'_>, axis: isize) -> Result<Rows> {
     }
     let partial = Place::Partial(row::combination(cx));
     rows.add(std::iter::repeat_n(partial, n), [partial]);
+    let splits = |place: Place| place.tensor_axis() == Some(axis);
+    if (0..n).any(|i| splits(cx.place(i)))
+        && let Some(map) = joined(cx.operands.iter().map(|x| &x.meta.shape), axis)
+    {
+        let stays = |place: Place| splits(place) || place == Place::Replicated;
+        let places = (0..n).map(|i| if stays(cx.place(i)) { cx.place(i) } else { sharded(axis) });
+        exchanged::add_row(cx, &mut rows, &map, places, exchanged::split_or_whole(cx, axis, Some(axis)));
+    }
     Ok(rows)
 }
 
@@ -50,6 +60,18 @@ fn shape(xs: &[TensorMeta], axis: isize) -> Result<TensorMeta> {
     Ok(TensorMeta::new(first.dtype, first.shape.with_extent(axis, extent)))
 }
 
+fn joined<'a>(shapes: impl Iterator<Item = &'a Shape>, axis: usize) -> Option<IndexMap> {
+    IndexMap::concat(&shapes.cloned().collect::<Vec<_>>(), axis)
+}
+
+fn stages(cx: &mut StageCx<'_>, xs: &[Shards], axis: isize) -> Result<Shards> {
+    let layouts = (0..xs.len()).map(|i| cx.operand(i)).collect::<Result<Vec<_>>>()?;
+    let axis = layouts.first().map_or(Ok(0), |first| first.shape().axis(axis))?;
+    let map = joined(layouts.iter().map(|layout| layout.shape()), axis)
+        .ok_or_else(|| Error::new(ErrorKind::Kernel, "the operands do not join"))?;
+    cx.exchange(&map, 0, xs)
+}
+
 fn cases(cases: &mut Cases) {
     for (shapes, axis) in [
         (&[&[4, 5][..], &[3, 5]][..], 0),
@@ -66,8 +88,8 @@ fn cases(cases: &mut Cases) {
 
 /// The tensors one after the other along `axis` (negative counts from the back); equal shapes elsewhere.
 ///
-/// A split of any other axis is kept. Splits of the joined axis are gathered first: a device would join pieces that do not
-/// follow each other in the whole.
+/// A split of any other axis is kept. So is one of the joined axis, where every device gets what it does not hold of its new
+/// range: on an explicit mesh axis, where no op communicates, the operands are to be gathered by hand.
 ///
 /// ```
 /// use sharding_ops::*;
@@ -85,7 +107,7 @@ fn cases(cases: &mut Cases) {
 /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for no tensor, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for
 /// shapes that differ elsewhere, [`ErrorKind::DType`](crate::ErrorKind::DType) for several dtypes,
 /// [`ErrorKind::Axis`](crate::ErrorKind::Axis) for an axis that is not there, else as every op.
-#[sharding_rule(rule = rule, shape = shape, cases = cases)]
+#[sharding_rule(rule = rule, shape = shape, cases = cases, stages = stages)]
 pub fn concat(cx: &mut KernelCx, xs: &[&LocalArray], axis: isize) -> Result<LocalArray> {
     let shapes: Vec<Shape> = xs.iter().map(|x| x.shape().clone()).collect();
     let axis = shapes.first().map_or(Ok(0), |first| first.axis(axis))?;
@@ -100,8 +122,19 @@ mod tests {
     use crate::ask;
 
     #[test]
-    fn the_joined_axis_stays_whole() {
-        let operands = [ask::f32s(&[2, 4]), ask::f32s(&[3, 4])];
-        ask::check::<concat>(&concat { axis: 0 }, &[2], &operands, &["R R -> R", "S1 S1 -> S1", "P P -> P"]);
+    fn along_the_joined_axis_elements_change_their_device() {
+        let whole = [ask::f32s(&[2, 4]), ask::f32s(&[3, 4])];
+        let mut rows = vec!["R R -> R", "S1 S1 -> S1", "P P -> P"];
+        ask::check::<concat>(&concat { axis: 0 }, &[2], &whole, &rows);
+        // Device 0 gets rows 0..3: it holds row 0 of the first and rows 0 and 1 of the second, and lacks row 1.
+        let split: [ask::Placed<'_>; 2] =
+            [(DType::F32, &[2, 4], &[Place::Sharded(0)]), (DType::F32, &[3, 4], &[Place::Sharded(0)])];
+        rows.push("S0 S0 -> S0 +permute of 16");
+        ask::check::<concat>(&concat { axis: 0 }, &[2], &split, &rows);
+        // A cache that grows by a few rows that all devices have: only the border moves.
+        let cache: [ask::Placed<'_>; 2] =
+            [(DType::F32, &[1000, 4], &[Place::Sharded(0)]), (DType::F32, &[2, 4], &[Place::Replicated])];
+        rows[3] = "S0 R -> S0 +permute of 16";
+        ask::check::<concat>(&concat { axis: 0 }, &[2], &cache, &rows);
     }
 }

@@ -4,7 +4,9 @@ use super::reshape;
 use sharding_core::backend::LocalArray;
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::rule::{Rows, RuleCx};
-use sharding_core::{DType, Error, ErrorKind, KernelCx, Result, Shape, TensorMeta, sharding_rule};
+use sharding_core::{
+    DType, Error, ErrorKind, KernelCx, Result, Shape, Shards, StageCx, TensorMeta, sharding_rule,
+};
 
 /// The extents with axes `start..=end` merged. A tensor without axes becomes one of one element.
 fn dims(shape: &Shape, start: isize, end: isize) -> Result<Vec<isize>> {
@@ -40,6 +42,11 @@ fn shape(x: &TensorMeta, start: isize, end: isize) -> Result<TensorMeta> {
     reshape::shape(x, &dims(&x.shape, start, end)?)
 }
 
+fn stages(cx: &mut StageCx<'_>, x: &Shards, start: isize, end: isize) -> Result<Shards> {
+    let dims = dims(cx.operand(0)?.shape(), start, end)?;
+    reshape::stages(cx, x, &dims)
+}
+
 fn cases(cases: &mut Cases) {
     for (shape, start, end) in [
         (&[4, 6][..], 0, -1),
@@ -73,7 +80,7 @@ fn cases(cases: &mut Cases) {
 ///
 /// # Errors
 /// [`ErrorKind::Axis`](crate::ErrorKind::Axis) for axes that are not there or in the wrong order, else as every op.
-#[sharding_rule(rule = rule, shape = shape, cases = cases)]
+#[sharding_rule(rule = rule, shape = shape, cases = cases, stages = stages)]
 pub fn flatten(cx: &mut KernelCx, x: &LocalArray, start: isize, end: isize) -> Result<LocalArray> {
     let _ = (start, end);
     let shape = cx.result_shape(0)?;

@@ -1,12 +1,14 @@
 //! Another shape of as many elements.
 
-use crate::row;
-use sharding_core::backend::LocalArray;
+use crate::{exchanged, row};
+use sharding_core::backend::{IndexMap, LocalArray};
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::placement::{Ragged, sharded};
 use sharding_core::rule::{Rows, RuleCx, replicated_rows};
 use sharding_core::split::balanced_sizes;
-use sharding_core::{DType, Error, ErrorKind, KernelCx, Place, Result, Shape, TensorMeta, sharding_rule};
+use sharding_core::{
+    DType, Error, ErrorKind, KernelCx, Place, Result, Shape, Shards, StageCx, TensorMeta, sharding_rule,
+};
 use std::ops::Range;
 
 /// The wanted shape, with -1 worked out.
@@ -195,6 +197,18 @@ pub(crate) fn rule(cx: &RuleCx<'_>, dims: &[isize]) -> Result<Rows> {
     }
     let partial = Place::Partial(row::combination(cx));
     rows.add([partial], [partial]);
+    let present = cx.place(0);
+    if let Some(axis) = present.tensor_axis()
+        && !rows.iter().any(|row| row.operands.first() == Some(&present))
+    {
+        // The first axis of the run that the axis becomes that all devices can share.
+        let run = groups(&x.meta.shape, &to).into_iter().find(|(run, _)| run.contains(&axis));
+        let axes = run.map_or(0..to.len(), |(_, into)| into);
+        let shared = axes.map(|to| exchanged::split_or_whole(cx, axis, Some(to)));
+        if let Some(place) = shared.into_iter().find(|place| *place != Place::Replicated) {
+            exchanged::add_row(cx, &mut rows, &IndexMap::reshape(&to), [present], place);
+        }
+    }
     if cx.place(0) == Place::Unknown {
         rows.add([Place::Unknown], [Place::Unknown]);
     }
@@ -204,6 +218,12 @@ pub(crate) fn rule(cx: &RuleCx<'_>, dims: &[isize]) -> Result<Rows> {
 /// The meta of the result.
 pub(crate) fn shape(x: &TensorMeta, dims: &[isize]) -> Result<TensorMeta> {
     Ok(TensorMeta::new(x.dtype, target(&x.shape, dims)?))
+}
+
+/// Elements change their device.
+pub(crate) fn stages(cx: &mut StageCx<'_>, x: &Shards, dims: &[isize]) -> Result<Shards> {
+    let to = target(cx.operand(0)?.shape(), dims)?;
+    cx.exchange(&IndexMap::reshape(&to), 0, std::slice::from_ref(x))
 }
 
 fn cases(cases: &mut Cases) {
@@ -231,7 +251,8 @@ fn cases(cases: &mut Cases) {
 ///
 /// A split is kept where no element has to move: the split axis is the first (but for extents of 1) of the axes that are
 /// merged or cut, and the devices' borders fall on whole indices. If the pieces are then not the balanced ones, the result
-/// says so: it is [`Ragged`]. Other splits are gathered first. Partial and Unknown pass. Inside a device nothing is copied
+/// says so: it is [`Ragged`]. Other splits become one of the first axis that has enough indices, and every device gets what
+/// it does not hold of its new range. Partial and Unknown pass. Inside a device nothing is copied
 /// if the shard is contiguous.
 ///
 /// ```
@@ -247,7 +268,7 @@ fn cases(cases: &mut Cases) {
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of elements, [`ErrorKind::Argument`](crate::ErrorKind::Argument)
 /// for several -1 or other negative extents, else as every op.
-#[sharding_rule(rule = rule, shape = shape, cases = cases)]
+#[sharding_rule(rule = rule, shape = shape, cases = cases, stages = stages)]
 pub fn reshape(cx: &mut KernelCx, x: &LocalArray, dims: &[isize]) -> Result<LocalArray> {
     let _ = dims;
     let shape = cx.result_shape(0)?;
@@ -289,7 +310,7 @@ mod tests {
         let (r, s0) = (Place::Replicated, Place::Sharded(0));
         // 8 over 2 is two rows of 4 each; over 4 it is half a row.
         check(&[s0, r], &[2, 4], &["R -> R", "S0 -> S0", "P -> P"]);
-        check(&[s0, s0], &[2, 4], &["R -> R", "P -> P"]);
+        check(&[s0, s0], &[2, 4], &["R -> R", "P -> P", "S0 -> S1 +permute of 8"]);
         check(&[s0, s0], &[1, 8], &["R -> R", "S0 -> S1", "P -> P"]);
         check(&[Place::Unknown, r], &[-1], &["R -> R", "S0 -> S0", "P -> P", "U -> U"]);
     }
@@ -306,7 +327,7 @@ mod tests {
         };
         let (r, s0) = (Place::Replicated, Place::Sharded(0));
         check(&[s0, r], &["R -> R", "S0 -> Ragged(0, [32, 24])", "P -> P"]);
-        check(&[s0, s0], &["R -> R", "P -> P"]);
+        check(&[s0, s0], &["R -> R", "P -> P", "S0 -> S0 +permute of 16"]);
         let ragged = Ragged::place(0, [2, 5]);
         check(
             &[ragged, r],

@@ -1,21 +1,46 @@
 //! A part of a tensor.
 
 use crate::index::{Index, Taken, resolve, result_axis, taken_shape};
-use crate::row;
+use crate::{exchanged, row};
 use sharding_core::backend::{IndexMap, LocalArray};
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::rule::{Rows, RuleCx};
-use sharding_core::{DType, KernelCx, Result, Shape, TensorMeta, sharding_rule};
+use sharding_core::{DType, KernelCx, Result, Shape, Shards, StageCx, TensorMeta, sharding_rule};
 use smallvec::SmallVec;
 
-/// Axes that are taken whole keep their split; a device cannot know which part of a range is its own without moving data.
+/// Axes that are taken whole keep their split. Of a split axis of which a part is taken every device gets its share, or all of
+/// it where that is too little to share.
 fn rule(cx: &RuleCx<'_>, indices: &[Index]) -> Result<Rows> {
     let Some(x) = cx.operands.first() else { return Ok(Rows::new()) };
     let taken = resolve(&x.meta.shape, indices)?;
-    Ok(row::movement_rows(cx, |axis| {
-        let whole = taken.get(axis)?.is_whole(x.meta.shape.extent(axis));
-        whole.then(|| result_axis(&taken, axis)).flatten()
-    }))
+    let whole = |axis: usize| taken.get(axis).is_some_and(|own| own.is_whole(x.meta.shape.extent(axis)));
+    let mut rows = row::movement_rows(cx, |axis| if whole(axis) { result_axis(&taken, axis) } else { None });
+    if let Some(axis) = cx.place(0).tensor_axis().filter(|axis| !whole(*axis)) {
+        let to = exchanged::split_or_whole(cx, axis, result_axis(&taken, axis));
+        exchanged::add_row(cx, &mut rows, &map(&x.meta.shape, &taken), [cx.place(0)], to);
+    }
+    Ok(rows)
+}
+
+/// What is taken, by global indices; the axes of single indices are gone.
+fn map(shape: &Shape, taken: &[Taken]) -> IndexMap {
+    let starts: SmallVec<[usize; 4]> = taken.iter().map(|axis| axis.start).collect();
+    let steps: SmallVec<[isize; 4]> = taken.iter().map(|axis| axis.step).collect();
+    let kept: Shape = taken.iter().map(|axis| axis.len).collect();
+    let mut map = IndexMap::slice(shape, &starts, &steps, &kept);
+    for axis in taken.iter().enumerate().filter(|(_, axis)| axis.dropped).map(|(axis, _)| axis).rev() {
+        map.shape = map.shape.without(axis);
+        for piece in &mut map.pieces {
+            piece.into.remove(axis);
+            piece.strides.remove(axis);
+        }
+    }
+    map
+}
+
+fn stages(cx: &mut StageCx<'_>, x: &Shards, indices: &[Index]) -> Result<Shards> {
+    let shape = cx.operand(0)?.shape();
+    cx.exchange(&map(shape, &resolve(shape, indices)?), 0, std::slice::from_ref(x))
 }
 
 fn shape(x: &TensorMeta, indices: &[Index]) -> Result<TensorMeta> {
@@ -44,7 +69,9 @@ fn cases(cases: &mut Cases) {
 /// backwards, and single indices, which drop their axis; negative numbers count from the back. See [`Index`] and
 /// [`index!`](crate::index).
 ///
-/// Axes taken whole keep their split; a split axis of which a part is taken is gathered first.
+/// Axes taken whole keep their split. Of a split axis of which a part is taken every device gets its balanced share: only what
+/// it does not hold moves. A part that is too short for that, and the one index of [`Index::At`], goes to all devices. On an
+/// explicit mesh axis, where no op communicates, the axis is to be gathered by hand.
 ///
 /// ```
 /// use sharding_ops::*;
@@ -60,7 +87,7 @@ fn cases(cases: &mut Cases) {
 /// # Errors
 /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for more indices than axes, a single index that is not there, or a
 /// step of 0, else as every op.
-#[sharding_rule(rule = rule, shape = shape, cases = cases)]
+#[sharding_rule(rule = rule, shape = shape, cases = cases, stages = stages)]
 pub fn slice(cx: &mut KernelCx, x: &LocalArray, indices: &[Index]) -> Result<LocalArray> {
     // Axes of which a part is taken are whole here, so global indices are local ones; whole axes are whole locally.
     let global = cx.operand(0)?.shape();
@@ -98,5 +125,21 @@ mod tests {
         let x: ask::Placed<'_> = (DType::F32, &[2, 3, 4], &[Place::Replicated]);
         let indices = [Index::At(0), Index::from(0..3), Index::from(1..)][..].into();
         ask::check::<slice>(&slice { indices }, &[2], &[x], &["R -> R", "S1 -> S0", "P -> P"]);
+    }
+
+    #[test]
+    fn of_a_part_of_a_split_axis_only_what_is_elsewhere_moves() {
+        let x: ask::Placed<'_> = (DType::F32, &[8, 3], &[Place::Sharded(0)]);
+        let check = |index: Index, want: &str| {
+            let rows = if index == Index::At(5) { "S1 -> S0" } else { "S1 -> S1" };
+            let args = slice { indices: [index][..].into() };
+            ask::check::<slice>(&args, &[2], &[x], &["R -> R", rows, "P -> P", want]);
+        };
+        // Rows 1..7: device 0 gets 1, 2, 3, device 1 the others; both have them. Of rows 0..6 row 3 changes its device.
+        check(Index::from(1..7), "S0 -> S0 +permute of 0");
+        check(Index::from(0..6), "S0 -> S0 +permute of 12");
+        check(Index::ALL.step(-1), "S0 -> S0 +permute of 48");
+        check(Index::from(2..3), "S0 -> R +permute of 12");
+        check(Index::At(5), "S0 -> R +permute of 12");
     }
 }

@@ -1,7 +1,8 @@
 //! Collectives: how shards of one tensor change their placements.
 
-use super::{LocalArrays, Support};
-use crate::{ReduceOp, Result, TensorLayout};
+use super::{IndexMap, LocalArrays, Support};
+use crate::redistribute::index_cut::{self, Cut};
+use crate::{Error, ErrorKind, ReduceOp, Result, Shape, TensorLayout};
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -110,6 +111,78 @@ impl fmt::Display for Axes<'_> {
     }
 }
 
+/// A movement op over shards: every element of the result is a copy of one of the operands', wherever these lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange<'a> {
+    /// Where the elements come from, by global indices.
+    pub map: &'a IndexMap,
+    /// The layouts of the operands.
+    pub operands: &'a [TensorLayout],
+    /// The layout of the result, on the operands' mesh and of the map's shape. Where a placement of it is Partial or Unknown,
+    /// so are the operands that the map reads.
+    pub result: &'a TensorLayout,
+    /// The mesh axes along which elements change their device, ascending.
+    pub axes: &'a [usize],
+}
+
+impl Exchange<'_> {
+    /// The layout of an operand.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if there is none.
+    pub(crate) fn operand(&self, i: usize) -> Result<&TensorLayout> {
+        self.operands
+            .get(i)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("there is no operand {i}")))
+    }
+
+    /// The parts of the result at a position, each read in equal steps from one operand.
+    pub(crate) fn cuts(&self, position: usize) -> Result<Vec<Cut>> {
+        let shapes: SmallVec<[&Shape; 4]> = self.operands.iter().map(TensorLayout::shape).collect();
+        index_cut::affine(self.map, &shapes, &self.result.region(position), usize::MAX)
+    }
+
+    /// The positions that together hold an operand as `position` sees it: those along the mesh axes that split it.
+    pub(crate) fn owners(&self, operand: usize, position: usize) -> Result<SmallVec<[usize; 8]>> {
+        let layout = self.operand(operand)?;
+        let splits = |axis: &usize| layout.mapping().place(*axis).tensor_axis().is_some();
+        let axes: SmallVec<[usize; 8]> = (0..layout.mesh().ndim()).filter(splits).collect();
+        Ok(layout.mesh().group(position, &axes))
+    }
+
+    /// The bytes that the device at a position receives from others.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] for a map that does not fit the layouts.
+    pub fn received(&self, position: usize) -> Result<usize> {
+        let mut elements = 0;
+        for cut in self.cuts(position)? {
+            let own = self.operand(cut.operand)?.region(position);
+            elements += cut.elements() - index_cut::held(&cut, &own);
+        }
+        Ok(elements * self.result.dtype().size())
+    }
+
+    /// The names of the mesh axes.
+    pub fn axis_names(&self) -> impl Iterator<Item = &str> {
+        self.axes.iter().map(|axis| self.result.mesh().axis_name(*axis))
+    }
+}
+
+impl fmt::Display for Exchange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("exchange(")?;
+        for (i, name) in self.axis_names().enumerate() {
+            write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;
+        }
+        f.write_str(")")?;
+        for layout in self.operands {
+            write!(f, " {layout}")?;
+        }
+        write!(f, " -> {}", self.result)
+    }
+}
+
 /// Collectives between the devices of one backend.
 ///
 /// `run` is called once per process and step with all shards of the source that the process addresses, in the order
@@ -127,4 +200,16 @@ pub trait Collectives: Send + Sync {
     /// # Errors
     /// If a transfer fails, processes disagree or are lost, or a late failure is due.
     fn run(&self, op: &'static str, step: &Step, shards: LocalArrays) -> Result<LocalArrays>;
+
+    /// Runs a movement op over shards: `shards` are those of each operand, the result those of its layout. Only what a
+    /// device does not hold is moved.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    fn exchange(
+        &self,
+        op: &'static str,
+        exchange: &Exchange<'_>,
+        shards: &[LocalArrays],
+    ) -> Result<LocalArrays>;
 }

@@ -1,13 +1,15 @@
 //! Collectives inside one process, written on `copy` and `launch`: what a backend needs that has nothing better.
 
 mod exchange;
+mod index;
 mod keep;
 mod reduce;
 
 pub(crate) use exchange::pieces_of;
 
 use super::{
-    Backend, Collectives, LocalArray, LocalArrays, LocalMeta, Move, Positions, Step, StepKind, Support,
+    Backend, Collectives, Exchange, LocalArray, LocalArrays, LocalMeta, Move, Positions, Step, StepKind,
+    Support,
 };
 use crate::tensor::device_at;
 use crate::{DType, Device, DeviceMesh, Error, ErrorKind, Place, Result, Shape, TensorLayout};
@@ -65,6 +67,57 @@ impl Collectives for InProcess<'_> {
             _ => call.exchange(),
         }
     }
+
+    fn exchange(
+        &self,
+        op: &'static str,
+        exchange: &Exchange<'_>,
+        shards: &[LocalArrays],
+    ) -> Result<LocalArrays> {
+        self.run_exchange(op, exchange, shards)
+    }
+}
+
+/// For each position (ascending) of a layout, whether it can have the shard of an earlier one: those that differ
+/// from it only on mesh axes where the layout is Replicated hold the same.
+fn shares(backend: &dyn Backend, layout: &TensorLayout, positions: &[usize]) -> Result<SmallVec<[Share; 8]>> {
+    let mesh = layout.mesh();
+    let mut shares = SmallVec::with_capacity(positions.len());
+    for position in positions {
+        let first = first_replica(layout, *position);
+        let mut share = Share::Own;
+        if first != *position
+            && let Some(i) = index_of(positions, first)
+            && backend.shares_memory(device_at(mesh, first)?, device_at(mesh, *position)?)
+        {
+            share = Share::Of(i);
+        }
+        shares.push(share);
+    }
+    Ok(shares)
+}
+
+/// The shards in order: what was made, in order, and the shared ones.
+fn spread(
+    op: &'static str,
+    shares: &[Share],
+    made: impl IntoIterator<Item = LocalArray>,
+) -> Result<LocalArrays> {
+    let mut made = made.into_iter();
+    let mut all = LocalArrays::with_capacity(shares.len());
+    for share in shares {
+        let next = match share {
+            Share::Own => made.next(),
+            Share::Of(i) => all.get(*i).cloned(),
+        };
+        match next {
+            Some(array) => all.push(array),
+            None => {
+                return Err(Error::new(ErrorKind::Internal, "a collective made too few shards").with_op(op));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// One call of a collective.
@@ -149,44 +202,12 @@ impl Call<'_> {
         self.backend.alloc(device, dtype, shape)
     }
 
-    /// For each position (ascending) of a layout, whether it can have the shard of an earlier one: those that differ
-    /// from it only on mesh axes where the layout is Replicated hold the same.
     fn shares(&self, layout: &TensorLayout, positions: &[usize]) -> Result<SmallVec<[Share; 8]>> {
-        let mesh = layout.mesh();
-        let mut shares = SmallVec::with_capacity(positions.len());
-        for position in positions {
-            let first = first_replica(layout, *position);
-            let mut share = Share::Own;
-            if first != *position
-                && let Some(i) = index_of(positions, first)
-                && self.backend.shares_memory(device_at(mesh, first)?, device_at(mesh, *position)?)
-            {
-                share = Share::Of(i);
-            }
-            shares.push(share);
-        }
-        Ok(shares)
+        shares(self.backend, layout, positions)
     }
 
-    /// The shards in order: what was made, in order, and the shared ones.
     fn spread(&self, shares: &[Share], made: impl IntoIterator<Item = LocalArray>) -> Result<LocalArrays> {
-        let mut made = made.into_iter();
-        let mut all = LocalArrays::with_capacity(shares.len());
-        for share in shares {
-            let next = match share {
-                Share::Own => made.next(),
-                Share::Of(i) => all.get(*i).cloned(),
-            };
-            match next {
-                Some(array) => all.push(array),
-                None => {
-                    return Err(
-                        Error::new(ErrorKind::Internal, "a collective made too few shards").with_op(self.op)
-                    );
-                }
-            }
-        }
-        Ok(all)
+        spread(self.op, shares, made)
     }
 }
 

@@ -30,7 +30,7 @@ mod primitive;
 mod registry;
 
 pub use array::{LocalArray, LocalArrays, LocalMeta, Storage};
-pub use collective::{Collectives, Step, StepKind};
+pub use collective::{Collectives, Exchange, Step, StepKind};
 pub use expr::{BinaryOp, Expr, Node, UnaryOp};
 pub use in_process::InProcess;
 pub(crate) use in_process::pieces_of;

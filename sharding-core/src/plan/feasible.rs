@@ -1,10 +1,10 @@
 //! Which rows can run on a mesh axis, and what they cost there.
 
-use super::{CostModel, PlanRequest};
+use super::{CostModel, PlanRequest, StepQuery};
 use crate::backend::StepKind;
 use crate::mapping::Places;
 use crate::placement::{DEFAULT_TRANSITIONS, Transition, TransitionKind, TransitionSet};
-use crate::rule::{AxisAssignment, Role, RuleOperand};
+use crate::rule::{AxisAssignment, Role, RuleOperand, StageCollective};
 use crate::{AxisType, DeviceMesh, Place, Shape};
 
 /// The operand or result that a row fails on.
@@ -247,9 +247,21 @@ fn holds(set: TransitionSet, kind: Option<TransitionKind>) -> bool {
     kind.is_none_or(|kind| set.contains(kind))
 }
 
-/// What the staged collectives of a row cost on a mesh axis: the same formula as for an operand.
+/// What the staged collectives of a row cost on a mesh axis: the same formula as for an operand; an exchange of ranges what a
+/// device receives.
 pub(super) fn stage_price(row: &AxisAssignment, mesh: &DeviceMesh, axis: usize, cost: &dyn CostModel) -> f64 {
-    row.stages.iter().map(|stage| cost.transition(staged(stage.kind), stage.bytes as f64, mesh, axis)).sum()
+    let one = |stage: &StageCollective| match stage.kind {
+        StepKind::Permute => cost.step(&StepQuery {
+            kind: stage.kind,
+            mesh,
+            axes: &[axis],
+            group: mesh.size(axis),
+            bytes: stage.bytes as f64 * mesh.size(axis) as f64,
+            received: stage.bytes as f64,
+        }),
+        kind => cost.transition(staged(kind), stage.bytes as f64, mesh, axis),
+    };
+    row.stages.iter().map(one).sum()
 }
 
 /// The transition whose formula prices a staged collective.

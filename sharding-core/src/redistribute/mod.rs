@@ -17,6 +17,7 @@
 mod axis_set;
 mod cache;
 mod explain;
+pub(crate) mod index_cut;
 mod mesh_move;
 mod overlap;
 mod price;

@@ -10,7 +10,7 @@ use std::fmt;
 pub struct StageCollective {
     /// The kind of exchange.
     pub kind: StepKind,
-    /// Bytes of the whole intermediate.
+    /// Bytes of the whole intermediate; of an exchange of ranges (`Permute`) the most that one device receives.
     pub bytes: usize,
 }
 

@@ -1,8 +1,8 @@
 //! A backend written on the suites' own definitions: slow, complete, and breakable on purpose.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, HeldBytes, LocalArray, LocalArrays, LocalMeta, MemoryLedger, MemoryUse,
-    Move, Positions, Primitive, Step, Storage, Support, Work,
+    Backend, BackendDef, Collectives, Exchange, HeldBytes, InProcess, LocalArray, LocalArrays, LocalMeta,
+    MemoryLedger, MemoryUse, Move, Positions, Primitive, Step, Storage, Support, Work,
 };
 use sharding_core::conformance::host::{HostArray, unravel};
 use sharding_core::conformance::naive;
@@ -270,5 +270,13 @@ impl Collectives for Naive {
             }
         }
         made.iter().zip(step.target.mesh().devices()).map(|(shard, device)| shard.put(self, device)).collect()
+    }
+    fn exchange(
+        &self,
+        op: &'static str,
+        exchange: &Exchange<'_>,
+        shards: &[LocalArrays],
+    ) -> Result<LocalArrays> {
+        InProcess(self).exchange(op, exchange, shards)
     }
 }

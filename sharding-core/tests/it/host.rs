@@ -261,4 +261,12 @@ impl Collectives for Host {
     ) -> Result<sharding_core::backend::LocalArrays> {
         InProcess(self).run(op, step, shards)
     }
+    fn exchange(
+        &self,
+        op: &'static str,
+        exchange: &sharding_core::backend::Exchange<'_>,
+        shards: &[sharding_core::backend::LocalArrays],
+    ) -> Result<sharding_core::backend::LocalArrays> {
+        InProcess(self).exchange(op, exchange, shards)
+    }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod dtensor;
+mod exchange;
 mod golden;
 mod host;
 mod memory;

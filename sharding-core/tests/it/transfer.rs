@@ -104,7 +104,7 @@ fn place(
     }
 }
 
-fn places(words: &[Vec<usize>], shape: &[usize], mesh: &[usize], op: ReduceOp) -> Vec<Place> {
+pub(crate) fn places(words: &[Vec<usize>], shape: &[usize], mesh: &[usize], op: ReduceOp) -> Vec<Place> {
     let mut taken = Vec::new();
     mesh.iter().zip(words).map(|(ways, words)| place(words, shape, *ways, op, &mut taken)).collect()
 }
@@ -113,11 +113,11 @@ fn op(word: usize) -> ReduceOp {
     [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod][word % 4]
 }
 
-fn words() -> impl Strategy<Value = Vec<Vec<usize>>> {
+pub(crate) fn words() -> impl Strategy<Value = Vec<Vec<usize>>> {
     prop::collection::vec(prop::collection::vec(0_usize..1000, 6), 5)
 }
 
-fn lay(dtype: DType, shape: &[usize], mesh: &DeviceMesh, places: Vec<Place>) -> TensorLayout {
+pub(crate) fn lay(dtype: DType, shape: &[usize], mesh: &DeviceMesh, places: Vec<Place>) -> TensorLayout {
     TensorLayout::new(dtype, Shape::from(shape), DeviceMapping::new(mesh, places).unwrap()).unwrap()
 }
 
@@ -126,7 +126,7 @@ fn dtype(word: usize) -> DType {
 }
 
 /// Meshes of up to five axes and 72 devices.
-fn meshes() -> impl Strategy<Value = Vec<usize>> {
+pub(crate) fn meshes() -> impl Strategy<Value = Vec<usize>> {
     let small = |sizes: &Vec<usize>| sizes.iter().product::<usize>() <= 72;
     prop::collection::vec(1_usize..5, 1..6).prop_filter("few devices", small)
 }

@@ -180,7 +180,7 @@ fn cut_ranges(shard: &LocalArray, old: &Region, new: &Region, pieces: &mut Piece
 }
 
 /// The pieces as one view, where they lie in one storage just as the whole would.
-fn joined(pieces: &Pieces, shape: &Shape) -> Option<LocalArray> {
+pub(super) fn joined(pieces: &Pieces, shape: &Shape) -> Option<LocalArray> {
     let (first, start) = pieces.first()?;
     if pieces.len() == 1 {
         return (first.shape() == shape).then(|| first.clone());
