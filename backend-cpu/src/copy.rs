@@ -488,11 +488,92 @@ fn check(piece: &Piece, shape: &Shape) -> Result<()> {
 /// Copies regions; see [`Backend::copy`](sharding_core::backend::Backend::copy).
 pub(crate) fn regions(moves: &mut [Move<'_>]) -> Result<()> {
     for Move { op, pieces, into } in moves {
-        for (source, at) in pieces.iter() {
-            region(source, at, into).map_err(|error| error.with_op(*op))?;
-        }
+        let copied = if into.is_contiguous() && is_large(into.elements()) {
+            large(pieces, into)
+        } else {
+            pieces.iter().try_for_each(|(source, at)| region(source, at, into))
+        };
+        copied.map_err(|error| error.with_op(*op))?;
     }
     Ok(())
+}
+
+/// A view and the index of the target at which it lands.
+type Landing = (LocalArray, SmallVec<[usize; 4]>);
+
+/// The same for a large contiguous target: in rows, by the threads of the pool; what the pieces cover is not cleared first.
+fn large(pieces: &[Landing], into: &mut LocalArray) -> Result<()> {
+    let shape = into.shape().clone();
+    let fits = |(source, at): &Landing| {
+        let ends = source.shape().iter().zip(at).map(|(n, at)| n.saturating_add(*at));
+        source.dtype() == into.dtype()
+            && (source.shape().len(), at.len()) == (shape.len(), shape.len())
+            && ends.zip(shape.iter()).all(|(end, extent)| end <= *extent)
+    };
+    if let Some((source, at)) = pieces.iter().find(|piece| !fits(piece)) {
+        return Err(internal(format!("{source:?} does not fit {into:?} at {at:?}")));
+    }
+    let covered = cover(pieces, shape.elements());
+    with_word!(into.dtype(), T => {
+        let views = pieces.iter().filter(|(source, _)| source.elements() > 0);
+        let views: Vec<(View<'_, T>, &[usize])> =
+            views.map(|(source, at)| Ok((View::of(source)?, &at[..]))).collect::<Result<_>>()?;
+        if covered {
+            let write = |out: &mut [MaybeUninit<T>]| {
+                paste(&shape, &views, out);
+                Ok(())
+            };
+            // SAFETY: the pieces do not overlap, lie inside the shape and have as many elements as it: `paste` writes all.
+            return unsafe { overwrite::<T>(into, write) };
+        }
+        let (start, len) = (into.meta().offset, into.elements());
+        let data = owned(into)?.elements_mut::<T>()?;
+        let part = start.checked_add(len).and_then(|end| data.get_mut(start..end));
+        paste(&shape, &views, part.ok_or_else(|| internal("an array exceeds its storage"))?);
+        Ok(())
+    })
+}
+
+/// Whether pieces that lie inside an array of so many elements write all of it: they are as many, and no two overlap.
+/// Only looked at for a few pieces.
+fn cover(pieces: &[Landing], elements: usize) -> bool {
+    const MOST: usize = 64;
+    let apart = |(a, at): &Landing, (b, bt): &Landing| {
+        let axes = a.shape().iter().zip(at).zip(b.shape().iter().zip(bt));
+        a.elements() == 0
+            || b.elements() == 0
+            || axes.into_iter().any(|((n, at), (m, bt))| at + n <= *bt || bt + m <= *at)
+    };
+    pieces.len() <= MOST
+        && pieces.iter().map(|(source, _)| source.elements()).sum::<usize>() == elements
+        && pieces.iter().enumerate().all(|(i, piece)| pieces[..i].iter().all(|other| apart(piece, other)))
+}
+
+/// Writes views into the elements of a row-major array of this shape, rows of its outermost axis in parallel.
+fn paste<T: Cell, O: Slot<T>>(shape: &Shape, views: &[(View<'_, T>, &[usize])], out: &mut [O]) {
+    let axis = shape.iter().position(|extent| *extent > 1).unwrap_or(0);
+    let row: usize = shape.iter().skip(axis + 1).product();
+    let rows = (TASK / row.max(1)).max(1);
+    let steps = shape.strides();
+    out.par_chunks_mut((rows * row).max(1)).enumerate().for_each(|(i, out)| {
+        let (first, count) = (i * rows, out.len() / row.max(1));
+        for (view, at) in views {
+            let meta = view.meta();
+            let mut extents: SmallVec<[usize; 4]> = meta.shape.iter().copied().collect();
+            let mut from = meta.offset as isize;
+            let mut to = at.iter().zip(&steps).map(|(at, step)| *at as isize * step).sum::<isize>();
+            if let (Some(extent), Some(at)) = (extents.get_mut(axis), at.get(axis)) {
+                let (start, end) = ((*at).max(first), (at + *extent).min(first + count));
+                if start >= end {
+                    continue;
+                }
+                *extent = end - start;
+                from += meta.strides[axis] * (start - at) as isize;
+                to += steps[axis] * (start as isize - *at as isize - first as isize);
+            }
+            Transfer::new(&extents, (&steps, to), (&meta.strides, from)).run(view.data(), out);
+        }
+    });
 }
 
 fn region(source: &LocalArray, at: &[usize], into: &mut LocalArray) -> Result<()> {
@@ -525,4 +606,67 @@ fn region(source: &LocalArray, at: &[usize], into: &mut LocalArray) -> Result<()
         transfer.run(view.data(), data);
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage;
+    use sharding_core::{DType, Device, Element};
+
+    fn array(shape: &[usize], first: usize) -> LocalArray {
+        let shape = Shape::from(shape);
+        let values: Vec<i64> = (first..first + shape.elements()).map(|i| i as i64).collect();
+        let mut array = storage::alloc(Device::cpu(), DType::I64, &shape).unwrap();
+        storage::write(&i64::to_bytes(&values), &mut array).unwrap();
+        array
+    }
+
+    fn values(array: &LocalArray) -> Vec<i64> {
+        let mut bytes = vec![0; array.bytes()];
+        storage::read(array, &mut bytes).unwrap();
+        i64::from_bytes(&bytes)
+    }
+
+    /// Large copies by rows do what copies piece by piece do.
+    fn check(shape: &[usize], pieces: &[Landing]) {
+        let into = || array(shape, 10_000_000);
+        let (mut by_rows, mut by_pieces) = (into(), into());
+        assert!(is_large(by_rows.elements()));
+        regions(&mut [Move { op: "test", pieces, into: &mut by_rows }]).unwrap();
+        for (source, at) in pieces {
+            region(source, at, &mut by_pieces).unwrap();
+        }
+        assert_eq!(values(&by_rows), values(&by_pieces), "{shape:?}");
+    }
+
+    fn at(index: &[usize]) -> SmallVec<[usize; 4]> {
+        index.into()
+    }
+
+    #[test]
+    fn large_copies_by_rows() {
+        let turned = |rows, columns, first| array(&[columns, rows], first).permute(&[1, 0]);
+        // Pieces that cover all, of which some are transposed and one is empty.
+        let quarters = [
+            (array(&[300, 401], 0), at(&[0, 0])),
+            (turned(300, 599, 200_000), at(&[0, 401])),
+            (turned(223, 1000, 500_000), at(&[300, 0])),
+            (array(&[0, 1000], 0), at(&[523, 0])),
+        ];
+        check(&[523, 1000], &quarters);
+        // The outermost axis of extent 1, and a part that keeps its values.
+        check(&[1, 700_001], &[(array(&[1, 400_000], 3), at(&[0, 200_000]))]);
+        check(&[2, 1, 300_000], &[(array(&[1, 1, 300_000], 3), at(&[1, 0, 0]))]);
+        // As many elements as the whole, but one region twice: the rest keeps its values.
+        let half = array(&[400, 500], 7);
+        check(&[800, 500], &[(half.clone(), at(&[0, 0])), (half, at(&[0, 0]))]);
+    }
+
+    #[test]
+    fn pieces_that_do_not_fit_are_refused() {
+        let mut into = array(&[600, 500], 0);
+        let pieces = [(array(&[600, 500], 0), at(&[1, 0]))];
+        assert!(regions(&mut [Move { op: "test", pieces: &pieces, into: &mut into }]).is_err());
+    }
 }

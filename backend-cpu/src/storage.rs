@@ -69,6 +69,7 @@ impl CpuStorage {
         data.try_reserve_exact(elements).map_err(|_| no_memory(dtype, elements))?;
         // SAFETY: the capacity is at least `elements`, and a `MaybeUninit` needs no initialisation.
         unsafe { data.set_len(elements) };
+        memory::want_huge_pages(&mut data[..]);
         let held = memory::hold(device, bytes);
         Ok(Self { device, held, ready: elements == 0, dtype, buffer: W::wrap(Array1::from_vec(data)) })
     }

@@ -2,7 +2,9 @@
 
 use super::{tensor, values};
 use sharding_core::BackendKind;
-use sharding_ops::{DeviceMapping, DeviceMesh, Place, Result, matmul, relu};
+use sharding_ops::{
+    DeviceMapping, DeviceMesh, Index, Place, Policy, Result, Tensor, concat, matmul, relu, reshape, slice,
+};
 use stress::zigzag::Zigzag;
 
 fn mesh(devices: usize) -> Result<DeviceMesh> {
@@ -56,4 +58,28 @@ fn rules_carry_it_without_moving_anything() -> Result<()> {
 fn mesh1(x: &[usize], w: &[usize]) -> Result<Vec<f32>> {
     let one = mesh(1)?;
     relu(&matmul(&tensor(&one, x, &[Place::Replicated])?, &tensor(&one, w, &[Place::Replicated])?)?)?.to_vec()
+}
+
+#[test]
+fn movement_ops_take_it_and_move_no_operand() -> Result<()> {
+    let zigzag = Place::custom(Zigzag { axis: 0 });
+    for devices in 2..5 {
+        for rows in [9, 16] {
+            let mesh = mesh(devices)?;
+            let x = tensor(&mesh, &[rows, 4], &[zigzag])?;
+            let whole = tensor(&mesh, &[rows, 4], &[Place::Replicated])?;
+            let check = |op: &dyn Fn(&Tensor) -> Result<Tensor>| -> Result<()> {
+                // What devices lack of their results is moved inside the op: nothing has to be allowed.
+                let got = sharding_ops::auto_reshard(Policy::raise(), || op(&x))?;
+                assert_eq!(got.layout().places(), [Place::Sharded(0)]);
+                assert_eq!(got.to_vec::<f32>()?, op(&whole)?.to_vec::<f32>()?);
+                Ok(())
+            };
+            check(&|x| slice(x, &[Index::from(1..8)]))?;
+            check(&|x| slice(x, &[Index::ALL.step(-1), Index::from(1..)]))?;
+            check(&|x| concat(&[x.clone(), x.clone()], 0))?;
+            check(&|x| reshape(x, &[-1]))?;
+        }
+    }
+    Ok(())
 }
