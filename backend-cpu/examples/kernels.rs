@@ -4,7 +4,8 @@
 
 use backend_cpu::CpuBackend;
 use sharding_core::backend::{
-    Backend, BinaryOp, Expr, FusedOp, Gather, IndexMap, LocalArray, Primitive, Reduce, UnaryOp, Work,
+    Attention, Backend, BinaryOp, Expr, FusedOp, Gather, IndexMap, LocalArray, Primitive, Reduce, UnaryOp,
+    Work,
 };
 use sharding_core::{DType, Device, Element, ReduceOp, Result, Shape};
 use std::hint::black_box;
@@ -130,6 +131,29 @@ fn main() -> Result<()> {
     bench.run("layer_norm [128, 384]", Rate::Bytes(bytes), || {
         launch(&norm, &[&rows, &gamma, &gamma], rows.shape())
     })?;
+
+    for (name, [b, h, l, e], causal) in [
+        ("attention 1x16", [1, 12, 16, 32], None),
+        ("attention 8x64", [8, 12, 64, 32], None),
+        ("attention 32x128", [32, 12, 128, 32], None),
+        ("attention 1 query of 4096", [1, 16, 1, 64], None),
+        ("attention 4096 16x64", [1, 16, 4096, 64], None),
+        ("attention 4096 16x64 causal", [1, 16, 4096, 64], Some(0)),
+    ] {
+        let keys = if l == 1 { 4096 } else { l };
+        let heads = |tokens: usize| Ok(array(&[b, tokens, h, e])?.permute(&[0, 2, 1, 3]));
+        let (q, k, v) = (heads(l)?, heads(keys)?, heads(keys)?);
+        let mask = array(&[b, 1, 1, keys])?;
+        let scale = 1.0 / (e as f64).sqrt();
+        let op = Primitive::Fused(FusedOp::Attention(Attention { scale, causal, parts: false }));
+        let flops = 4 * b * h * l * keys * e / if causal.is_some() { 2 } else { 1 };
+        bench.run(name, Rate::Flops(flops), || launch(&op, &[&q, &k, &v], q.shape()))?;
+        if causal.is_none() {
+            bench.run(&format!("{name} masked"), Rate::Flops(flops), || {
+                launch(&op, &[&q, &k, &v, &mask], q.shape())
+            })?;
+        }
+    }
 
     for (m, k, n) in [
         (64, 64, 64),

@@ -338,7 +338,7 @@ macro_rules! item {
 fn load<S: Copy, T>(x: &[S], out: &mut [T], f: impl Fn(S) -> T) {
     vectorize(
         #[inline(always)]
-        || {
+        move || {
             for (slot, x) in out.iter_mut().zip(x) {
                 *slot = f(*x);
             }
@@ -350,7 +350,7 @@ fn load<S: Copy, T>(x: &[S], out: &mut [T], f: impl Fn(S) -> T) {
 fn settle<S: Narrow>(elements: &mut [S::Lane]) {
     vectorize(
         #[inline(always)]
-        || {
+        move || {
             for x in elements {
                 *x = S::store(*x).load();
             }
@@ -615,10 +615,11 @@ impl Item for Truth {
 #[inline]
 pub(crate) fn apply<T: Copy, R: Copy>(x: Lane<'_, T>, out: &mut [MaybeUninit<R>], f: impl Fn(T) -> R) {
     match x {
-        // A loop, not `for_each`: its closure would be a call of its own where `f` is long.
+        // A loop, not `for_each`: its closure would be a call of its own where `f` is long. It owns what it captures, as
+        // do all closures here: what is behind a reference may change with every store, and keeps loops from vectorising.
         Lane::Slice(x) => vectorize(
             #[inline(always)]
-            || {
+            move || {
                 for (slot, x) in out.iter_mut().zip(x) {
                     slot.write(f(*x));
                 }
@@ -639,7 +640,7 @@ pub(crate) fn zip<T: Copy, R: Copy>(
     match (a, b) {
         (Lane::Slice(a), Lane::Slice(b)) => vectorize(
             #[inline(always)]
-            || {
+            move || {
                 for ((slot, a), b) in out.iter_mut().zip(a).zip(b) {
                     slot.write(f(*a, *b));
                 }
@@ -649,13 +650,13 @@ pub(crate) fn zip<T: Copy, R: Copy>(
             a,
             out,
             #[inline(always)]
-            |a| f(a, b),
+            move |a| f(a, b),
         ),
         (Lane::Splat(a), b) => apply(
             b,
             out,
             #[inline(always)]
-            |b| f(a, b),
+            move |b| f(a, b),
         ),
     }
 }

@@ -1,5 +1,6 @@
 //! Kernels in one pass: each row of softmax, layer_norm and rms_norm is read once from memory.
 
+use crate::attention;
 use crate::copy::Transfer;
 use crate::device::{is_large, vectorize};
 use crate::dot;
@@ -8,7 +9,7 @@ use crate::reduce::row;
 use crate::storage::{View, internal, overwrite, unsupported};
 use rayon::prelude::*;
 use sharding_core::backend::{FusedOp, LocalArray, LocalMeta, Support};
-use sharding_core::{DType, Result, Shape};
+use sharding_core::{DType, Result};
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
@@ -31,6 +32,7 @@ pub(crate) fn supports(op: &FusedOp, inputs: &[LocalMeta]) -> Support {
             _ => false,
         },
         (FusedOp::RmsNorm { .. }, [x, weight]) => x.shape.last().is_some_and(|n| *weight.shape == [*n]),
+        (FusedOp::Attention(op), _) => return attention::supports(op, inputs),
         _ => false,
     };
     if floats && fits { Support::Yes } else { Support::No(format!("{op:?} of {inputs:?}")) }
@@ -38,8 +40,11 @@ pub(crate) fn supports(op: &FusedOp, inputs: &[LocalMeta]) -> Support {
 
 /// Runs the primitive.
 pub(crate) fn run(op: &FusedOp, inputs: &[&LocalArray], out: &mut LocalArray) -> Result<()> {
-    let shapes: SmallVec<[&Shape; 4]> = inputs.iter().map(|input| input.shape()).collect();
-    if op.result_shape(&shapes) != *out.shape() {
+    if let FusedOp::Attention(op) = op {
+        return attention::run(op, inputs, out);
+    }
+    let metas: SmallVec<[&LocalMeta; 4]> = inputs.iter().map(|input| input.meta()).collect();
+    if op.result(&metas).is_none_or(|(_, shape)| shape != *out.shape()) {
         return Err(internal(format!("{op:?} into {out:?}")));
     }
     if inputs.iter().any(|input| input.dtype() != DType::F32) {
@@ -77,7 +82,7 @@ fn rows<O: Slot<f32>>(
 fn each(x: &[f32], out: &mut [f32], f: impl Fn(f32) -> f32) {
     vectorize(
         #[inline(always)]
-        || {
+        move || {
             for (slot, x) in out.iter_mut().zip(x) {
                 *slot = f(*x);
             }
@@ -93,12 +98,12 @@ fn softmax_row<O: Slot<f32>>(x: &[f32], powers: &mut [f32], out: &mut [O]) {
         x,
         powers,
         #[inline(always)]
-        |x| exp(x - max),
+        move |x| exp(x - max),
     );
     let sum = row::<Sum, f32>(powers);
     vectorize(
         #[inline(always)]
-        || {
+        move || {
             for (slot, power) in out.iter_mut().zip(&*powers) {
                 slot.put(*power / sum);
             }
@@ -159,17 +164,18 @@ fn layer_norm(
     if gamma.len() != n || beta.len() != n {
         return Err(internal(format!("a layer norm of {x:?} by {} and {} factors", gamma.len(), beta.len())));
     }
+    let (gamma, beta) = (&*gamma, &*beta);
     let one = |x: &[f32], room: &mut [f32], out: &mut [MaybeUninit<f32>]| {
         let (centred, squares) = room.split_at_mut(n);
         let count = n as f32;
         let mean = row::<Sum, f32>(x) / count;
-        each(x, centred, |x| x - mean);
+        each(x, centred, move |x| x - mean);
         each(centred, squares, |x| x * x);
         let deviation = (row::<Sum, f32>(squares) / count + eps).sqrt();
         vectorize(
             #[inline(always)]
-            || {
-                let factors = gamma.iter().zip(beta.iter());
+            move || {
+                let factors = gamma.iter().zip(beta);
                 for ((slot, x), (gamma, beta)) in out.iter_mut().zip(&*centred).zip(factors) {
                     slot.put(*x / deviation * *gamma + *beta);
                 }
@@ -195,14 +201,15 @@ fn rms_norm(x: &LocalArray, weight: &LocalArray, eps: f32, out: &mut LocalArray)
     if weight.len() != n {
         return Err(internal(format!("an rms norm of {x:?} by {} factors", weight.len())));
     }
+    let weight = &*weight;
     let one = |x: &[f32], room: &mut [f32], out: &mut [MaybeUninit<f32>]| {
         let squares = &mut room[..n];
         each(x, squares, |x| x * x);
         let root = (row::<Sum, f32>(squares) / n as f32 + eps).sqrt();
         vectorize(
             #[inline(always)]
-            || {
-                for ((slot, x), weight) in out.iter_mut().zip(x).zip(weight.iter()) {
+            move || {
+                for ((slot, x), weight) in out.iter_mut().zip(x).zip(weight) {
                     slot.put(*x / root * *weight);
                 }
             },

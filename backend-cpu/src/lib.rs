@@ -12,7 +12,8 @@
 //!   even. A cast is Rust's `as`: integers wrap, floats become the nearest integer towards zero within the range, NaN 0.
 //! * **Work.** Small work runs on the calling thread. Large kernels split over the rayon pool at places that depend on
 //!   the shape only, so results do not depend on the number of threads. Loops are compiled for several instruction
-//!   sets and chosen at run time; none contracts `a * b + c`, except inside matrix products.
+//!   sets and chosen at run time; none contracts `a * b + c`, except inside matrix products
+//!   and attention.
 //! * **Integers** wrap in their dtype, sums and products too: nothing is widened. Division rounds towards zero; dividing by zero is an error of kind
 //!   [`ErrorKind::Kernel`](sharding_core::ErrorKind::Kernel).
 //!
@@ -33,6 +34,7 @@
 //! # Ok::<(), sharding_core::Error>(())
 //! ```
 
+mod attention;
 mod backend;
 mod collective;
 mod copy;

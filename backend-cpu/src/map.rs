@@ -263,17 +263,17 @@ fn select<T: Item>(c: Lane<'_, Truth>, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut
     match (a, b) {
         (Lane::Slice(a), Lane::Slice(b)) => {
             let (a, b) = (&a[..n], &b[..n]);
-            choose(c, out, |i| a[i], |i| b[i]);
+            choose(c, out, move |i| a[i], move |i| b[i]);
         }
         (Lane::Slice(a), Lane::Splat(b)) => {
             let a = &a[..n];
-            choose(c, out, |i| a[i], |_| b);
+            choose(c, out, move |i| a[i], move |_| b);
         }
         (Lane::Splat(a), Lane::Slice(b)) => {
             let b = &b[..n];
-            choose(c, out, |_| a, |i| b[i]);
+            choose(c, out, move |_| a, move |i| b[i]);
         }
-        (Lane::Splat(a), Lane::Splat(b)) => choose(c, out, |_| a, |_| b),
+        (Lane::Splat(a), Lane::Splat(b)) => choose(c, out, move |_| a, move |_| b),
     }
 }
 
@@ -281,7 +281,7 @@ fn select<T: Item>(c: Lane<'_, Truth>, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut
 fn choose<T: Item>(c: &[Truth], out: &mut [MaybeUninit<T>], a: impl Fn(usize) -> T, b: impl Fn(usize) -> T) {
     vectorize(
         #[inline(always)]
-        || {
+        move || {
             for (i, (slot, c)) in out.iter_mut().zip(c).enumerate() {
                 let (a, b) = (a(i), b(i));
                 slot.write(if c.holds() { a } else { b });

@@ -1,9 +1,10 @@
 //! The contract's methods, each handed to the file of its subject.
 
 use crate::collective::CudaCollectives;
-use crate::{copy, device, dot, element, fused, gather, iota, map, memory, reduce, storage};
+use crate::{attention, copy, device, dot, element, fused, gather, iota, map, memory, reduce, storage};
 use sharding_core::backend::{
-    Backend, Collectives, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support, Work,
+    Backend, Collectives, FusedOp, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support,
+    Work,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Result, Shape};
 
@@ -20,6 +21,7 @@ fn missing(primitive: &Primitive) -> &'static str {
         Primitive::Gather(_) => gather::MISSING,
         Primitive::Copy(_) => copy::MISSING,
         Primitive::Iota(_) => iota::MISSING,
+        Primitive::Fused(FusedOp::Attention(_)) => attention::MISSING,
         Primitive::Fused(_) => fused::MISSING,
         _ => "a kernel",
     }

@@ -19,6 +19,7 @@
 //! # Ok::<(), sharding_core::Error>(())
 //! ```
 
+mod attention;
 mod backend;
 mod collective;
 mod copy;

@@ -16,6 +16,7 @@ pub(crate) fn kernel_name(primitive: &Primitive) -> &'static str {
         Primitive::Fused(FusedOp::LayerNorm { .. }) => "layer_norm",
         Primitive::Fused(FusedOp::Linear) => "linear",
         Primitive::Fused(FusedOp::RmsNorm { .. }) => "rms_norm",
+        Primitive::Fused(FusedOp::Attention(_)) => "attention",
         Primitive::Fused(_) => "fused",
         _ => "other",
     }

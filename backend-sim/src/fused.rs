@@ -1,6 +1,6 @@
 //! Fused kernels.
 
-use crate::dot;
+use crate::{attention, dot};
 use sharding_core::backend::{FusedOp, LocalArray};
 
 /// Steps per element: softmax takes the greatest, subtracts, exponentiates, adds and divides; layer_norm adds for
@@ -12,6 +12,7 @@ pub(crate) fn flops(op: &FusedOp, inputs: &[&LocalArray], output: Option<&LocalA
         FusedOp::Softmax { .. } => 5.0,
         FusedOp::LayerNorm { .. } => 7.0,
         FusedOp::RmsNorm { .. } => 4.0,
+        FusedOp::Attention(op) => return attention::flops(op, inputs),
         _ => 1.0,
     };
     steps * output.map_or(0, LocalArray::elements) as f64

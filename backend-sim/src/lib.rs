@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attention;
 mod backend;
 mod collective;
 mod copy;

@@ -28,7 +28,12 @@ pub(crate) fn rows<O: Op>(args: &O::Args, mesh: &[usize], operands: &[Placed<'_>
     let metas: Vec<TensorMeta> = operands.iter().map(|operand| operand.meta.clone()).collect();
     // One slice operand takes all.
     let slice = O::DEF.operands.len() == 1;
-    let groups = if slice { vec![operands.len() as u16] } else { vec![1; operands.len()] };
+    // Optional operands stand last: those that are not given stand for none.
+    let given = |i: usize| u16::from(i < operands.len());
+    let groups: Vec<u16> = match slice {
+        true => vec![operands.len() as u16],
+        false => (0..O::DEF.operands.len()).map(given).collect(),
+    };
     let groups = Groups(&groups);
     let results = (O::DEF.shape)(Grouped::new(&metas, groups), args.as_any())?;
     let cx =

@@ -128,6 +128,7 @@ pub use op::relu::relu;
 pub use op::reshape::reshape;
 pub use op::rms_norm::rms_norm;
 pub use op::rsqrt::rsqrt;
+pub use op::scaled_dot_product_attention::scaled_dot_product_attention;
 pub use op::sigmoid::sigmoid;
 pub use op::silu::silu;
 pub use op::slice::slice;

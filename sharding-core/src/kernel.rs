@@ -250,20 +250,21 @@ impl<'a> KernelCx<'a> {
         self.launch(&Primitive::Iota(iota), &[], dtype, shape)
     }
 
-    /// A fused kernel whose result has the shape and dtype of its first input; its lowering on a backend that does
-    /// not have it.
+    /// A fused kernel; its lowering on a backend that does not have it.
     ///
     /// # Errors
-    /// What the backend says.
+    /// [`ErrorKind::Kernel`] for inputs that it does not take, else what the backend says.
     pub fn fused(&mut self, op: FusedOp, inputs: &[&LocalArray]) -> Result<LocalArray> {
-        let first = *inputs.first().ok_or_else(|| self.misfit("a fused kernel of nothing".to_owned()))?;
-        let metas: SmallVec<[LocalMeta; 4]> = inputs.iter().map(|x| x.meta().clone()).collect();
+        let metas: SmallVec<[&LocalMeta; 4]> = inputs.iter().map(|x| x.meta()).collect();
+        let (dtype, shape) = op.result(&metas).ok_or_else(|| {
+            let inputs: Vec<String> = inputs.iter().map(|x| format!("{}{}", x.dtype(), x.shape())).collect();
+            self.misfit(format!("{op:?} does not take {}", inputs.join(", ")))
+        })?;
+        let metas: SmallVec<[LocalMeta; 4]> = metas.into_iter().cloned().collect();
         if !self.backend.supports(&Primitive::Fused(op.clone()), &metas).is_yes() {
             return lower(self, &op, inputs);
         }
-        let shapes: SmallVec<[&Shape; 4]> = inputs.iter().map(|x| x.shape()).collect();
-        let shape = op.result_shape(&shapes);
-        self.launch(&Primitive::Fused(op), inputs, first.dtype(), &shape)
+        self.launch(&Primitive::Fused(op), inputs, dtype, &shape)
     }
 
     /// Writes `source` into a written operand so that its first element lands at the local index `at`.

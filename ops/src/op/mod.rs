@@ -54,6 +54,7 @@ pub(crate) mod relu;
 pub(crate) mod reshape;
 pub(crate) mod rms_norm;
 pub(crate) mod rsqrt;
+pub(crate) mod scaled_dot_product_attention;
 pub(crate) mod sigmoid;
 pub(crate) mod silu;
 pub(crate) mod slice;

@@ -61,6 +61,7 @@ rules!(
     rsqrt,
     sigmoid,
     silu,
+    scaled_dot_product_attention,
     slice,
     softmax,
     split,

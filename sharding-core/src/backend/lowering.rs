@@ -2,9 +2,10 @@
 //!
 //! A backend that does not have a fused kernel runs its lowering; conformance compares the two where it has.
 
-use super::{BinaryOp, Expr, FusedOp, LocalArray, UnaryOp};
+use super::{Attention, BinaryOp, Expr, FusedOp, IndexMap, Iota, LocalArray, LocalMeta, UnaryOp};
 use crate::kernel::KernelCx;
-use crate::{DType, Error, ErrorKind, ReduceOp, Result, Scalar};
+use crate::{DType, Error, ErrorKind, ReduceOp, Result, Scalar, Shape};
+use smallvec::SmallVec;
 
 /// Runs a fused kernel by its lowering.
 ///
@@ -24,6 +25,9 @@ pub fn lower(cx: &mut KernelCx<'_>, op: &FusedOp, inputs: &[&LocalArray]) -> Res
             cx.binary(BinaryOp::Add, &product, bias)
         }
         (FusedOp::RmsNorm { eps }, [x, weight]) => rms_norm(cx, x, weight, *eps),
+        (FusedOp::Attention(op), [query, key, value, mask @ ..]) if mask.len() <= 1 => {
+            attention(cx, op, [query, key, value], mask.first().copied())
+        }
         _ => Err(Error::new(ErrorKind::Kernel, format!("{op:?} does not take {} inputs", inputs.len()))
             .with_op(cx.op())),
     }
@@ -87,4 +91,79 @@ fn rms_norm(cx: &mut KernelCx<'_>, x: &LocalArray, weight: &LocalArray, eps: f64
     let root = Expr::unary(UnaryOp::Sqrt, Expr::binary(BinaryOp::Add, mean, number(eps)));
     let normal = Expr::binary(BinaryOp::Div, input(0), root);
     cx.map(&Expr::binary(BinaryOp::Mul, normal, input(2)), &[x, &sum, weight])
+}
+
+/// All scores at once, then their softmax without dividing: the sum is divided by at the end, where it is 0 only for a
+/// query that may attend to nothing. Narrow floats are made wide first.
+fn attention(
+    cx: &mut KernelCx<'_>,
+    op: &Attention,
+    [query, key, value]: [&LocalArray; 3],
+    mask: Option<&LocalArray>,
+) -> Result<LocalArray> {
+    let metas: SmallVec<[&LocalMeta; 4]> =
+        [query, key, value].into_iter().chain(mask).map(|x| x.meta()).collect();
+    let extents = op.extents(&metas).ok_or_else(|| {
+        Error::new(ErrorKind::Kernel, format!("{op:?} does not take {metas:?}")).with_op(cx.op())
+    })?;
+    let dtype = query.dtype();
+    let wide = dtype.accumulator();
+    let number = |value: f64| Expr::constant(Scalar::Float(value), wide);
+    let widened = |cx: &mut KernelCx<'_>, x: &LocalArray| match x.dtype() == dtype && dtype != wide {
+        true => cx.map(&Expr::cast(wide, input(0)), &[x]),
+        false => Ok(x.clone()),
+    };
+    let [query, key, value] = [widened(cx, query)?, widened(cx, key)?, widened(cx, value)?];
+    let mask = mask.map(|mask| widened(cx, mask)).transpose()?;
+    // The heads of a group are an axis of their own here, along which key and value broadcast.
+    let grouped = |heads: [usize; 2], last: [usize; 2]| -> Shape {
+        extents.batch.iter().copied().chain(heads).chain(last).collect()
+    };
+    let (hk, g) = (extents.key_heads, extents.group);
+    let (l, s, e, ev) = (extents.queries, extents.keys, extents.width, extents.value_width);
+    let query = cx.reshape(&query, &grouped([hk, g], [l, e]))?;
+    let key = cx.reshape(&key, &grouped([hk, 1], [s, e]))?;
+    let value = cx.reshape(&value, &grouped([hk, 1], [s, ev]))?;
+    let mut turned: SmallVec<[usize; 4]> = (0..key.shape().len()).collect();
+    let last = turned.len() - 1;
+    turned.swap(last - 1, last);
+    let scores = cx.dot(&query, &key.permute(&turned))?;
+    let scores = cx.reshape(&scores, &extents.scores())?;
+
+    let never = || number(f64::NEG_INFINITY);
+    let scaled = Expr::binary(BinaryOp::Mul, input(0), number(op.scale));
+    let mut scores = match &mask {
+        None => cx.map(&scaled, &[&scores])?,
+        Some(mask) if mask.dtype() == DType::Bool => {
+            cx.map(&Expr::select(input(1), scaled, never()), &[&scores, mask])?
+        }
+        Some(mask) => cx.map(&Expr::binary(BinaryOp::Add, scaled, input(1)), &[&scores, mask])?,
+    };
+    if let Some(offset) = op.causal {
+        let from = |start| Iota { axis: 0, first: 0, start, step: 1.0, dtype: DType::I64 };
+        let rows = cx.iota(from(offset as f64), &[l, 1].into())?;
+        let columns = cx.iota(from(0.0), &[s].into())?;
+        let seen = Expr::binary(BinaryOp::Le, input(2), input(1));
+        scores = cx.map(&Expr::select(seen, input(0), never()), &[&scores, &rows, &columns])?;
+    }
+
+    let axis = scores.shape().len() - 1;
+    let max = cx.reduce(ReduceOp::Max, &scores, &[axis])?;
+    let power = Expr::unary(UnaryOp::Exp, Expr::binary(BinaryOp::Sub, input(0), input(1)));
+    let nothing = Expr::binary(BinaryOp::Eq, input(1), never());
+    let powers = cx.map(&Expr::select(nothing, number(0.0), power), &[&scores, &max])?;
+    let sum = cx.reduce(ReduceOp::Sum, &powers, &[axis])?;
+    let powers = cx.reshape(&powers, &grouped([hk, g], [l, s]))?;
+    let mixed = cx.dot(&powers, &value)?;
+    let mixed = cx.reshape(&mixed, &extents.result(false))?;
+    if op.parts {
+        let shapes = [&mixed, &sum, &max].map(|x| x.shape().clone());
+        let joined = IndexMap::concat(&shapes, axis)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "parts that do not join").with_op(cx.op()))?;
+        return cx.copy(joined, &[&mixed, &sum, &max]);
+    }
+    let empty = Expr::binary(BinaryOp::Eq, input(1), number(0.0));
+    let mean = Expr::binary(BinaryOp::Div, input(0), input(1));
+    let mean = Expr::select(empty, number(0.0), mean);
+    cx.map(&if dtype == wide { mean } else { Expr::cast(dtype, mean) }, &[&mixed, &sum])
 }

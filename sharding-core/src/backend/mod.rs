@@ -37,7 +37,7 @@ pub(crate) use in_process::pieces_of;
 pub use index_map::{IndexMap, Piece};
 pub use lowering::lower;
 pub use memory::{HeldBytes, MemoryLedger, MemoryUse};
-pub use primitive::{FusedOp, Gather, Iota, Primitive, Reduce};
+pub use primitive::{Attention, AttentionExtents, FusedOp, Gather, Iota, Primitive, Reduce};
 pub use registry::{BackendDef, backend_of};
 
 use crate::{BackendKind, DType, Device, DeviceMesh, Result, Shape};

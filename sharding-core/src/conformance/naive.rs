@@ -5,7 +5,7 @@
 
 use super::host::{HostArray, combine, flat_indices, rounded, unravel, wrapped};
 use crate::backend::{
-    BinaryOp, Expr, FusedOp, Gather, IndexMap, Node, Primitive, Reduce, Step, StepKind, UnaryOp,
+    Attention, BinaryOp, Expr, FusedOp, Gather, IndexMap, Node, Primitive, Reduce, Step, StepKind, UnaryOp,
 };
 use crate::{DType, Error, ErrorKind, Place, ReduceOp, Result, Scalar, Shape, TensorLayout};
 
@@ -42,6 +42,7 @@ pub fn primitive(
             linear(input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?, shape)
         }
         Primitive::Fused(FusedOp::RmsNorm { eps }) => rms_norm(input(inputs, 0)?, input(inputs, 1)?, *eps),
+        Primitive::Fused(FusedOp::Attention(op)) => attention(op, inputs, shape),
     };
     let misfit = || Error::new(ErrorKind::Kernel, format!("{primitive:?} does not fit its inputs"));
     let values = values.ok_or_else(misfit)?;
@@ -370,6 +371,67 @@ fn rms_norm(x: &HostArray, weight: &HostArray, eps: f64) -> Option<Vec<Scalar>> 
         Some(rounded(value.as_f64() / (squares / n as f64 + eps).sqrt() * weight, x.dtype))
     });
     values.collect()
+}
+
+/// Every weight of a query by itself.
+fn attention(op: &Attention, inputs: &[&HostArray], shape: &Shape) -> Option<Vec<Scalar>> {
+    let [query, key, value, mask @ ..] = inputs else { return None };
+    let at = |x: &HostArray, index: &[usize]| broadcast_at(x, index).map(|value| value.as_f64());
+    let keys = key.shape.extent(key.shape.len().checked_sub(2)?);
+    let mut values = Vec::with_capacity(shape.elements());
+    for flat in 0..shape.elements() {
+        let mut index = unravel(shape, flat);
+        let (column, row) = (index.pop()?, index.pop()?);
+        let mut own = index.clone();
+        if let (Some(head), Some(axis)) = (own.last_mut(), index.len().checked_sub(1)) {
+            *head /= query.shape.extent(axis) / key.shape.extent(axis).max(1);
+        }
+        let place = |lead: &[usize], i: usize, j: usize| [lead, &[i, j]].concat();
+        let mut scores = Vec::with_capacity(keys);
+        for j in 0..keys {
+            let products = (0..query.shape.extent(index.len() + 1))
+                .map(|t| Some(at(query, &place(&index, row, t))? * at(key, &place(&own, j, t))?));
+            let mut score = products.sum::<Option<f64>>()? * op.scale;
+            if let Some(mask) = mask.first() {
+                match broadcast_at(mask, &place(&index, row, j))? {
+                    Scalar::Bool(true) => {}
+                    Scalar::Bool(false) => score = f64::NEG_INFINITY,
+                    other => score += other.as_f64(),
+                }
+            }
+            if op.causal.is_some_and(|offset| j as i64 > row as i64 + offset) {
+                score = f64::NEG_INFINITY;
+            }
+            scores.push(score);
+        }
+        let greater = |a: f64, b: f64| {
+            if a.is_nan() {
+                a
+            } else if b > a || b.is_nan() {
+                b
+            } else {
+                a
+            }
+        };
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, greater);
+        let weight = |score: &f64| if max == f64::NEG_INFINITY { 0.0 } else { (score - max).exp() };
+        let sum: f64 = scores.iter().map(weight).sum();
+        let width = value.shape.extent(index.len() + 1);
+        let number = if column < width {
+            let terms = scores
+                .iter()
+                .enumerate()
+                .map(|(j, score)| Some(weight(score) * at(value, &place(&own, j, column))?));
+            let mixed = terms.sum::<Option<f64>>()?;
+            if op.parts || sum == 0.0 { mixed } else { mixed / sum }
+        } else if column == width {
+            sum
+        } else {
+            max
+        };
+        values.push(round(Scalar::Float(number)));
+    }
+    Some(values)
 }
 
 /// The shards of a step's target from all shards of its source, by position.

@@ -1,7 +1,7 @@
 //! Reductions, matrix products and fused kernels.
 
 use super::{Bench, Checked, DTYPES, FLOATS, Form, caught, signed, text};
-use crate::backend::{FusedOp, Primitive, Reduce, lower};
+use crate::backend::{Attention, FusedOp, LocalMeta, Primitive, Reduce, lower};
 use crate::conformance::host::{HostArray, rounded};
 use crate::kernel::KernelCx;
 use crate::{DType, ReduceOp, Result, Scalar, Shape, broadcast};
@@ -104,6 +104,7 @@ pub(super) fn fused(bench: &mut Bench<'_>) {
     for dtype in DTYPES.into_iter().filter(|dtype| !dtype.is_float()) {
         one_fused(bench, "softmax", &FusedOp::Softmax { axis: 0 }, &[&signed(dtype, [3], 1)]);
     }
+    attention(bench);
 }
 
 fn fused_of(bench: &mut Bench<'_>, dtype: DType) {
@@ -142,34 +143,104 @@ fn fused_of(bench: &mut Bench<'_>, dtype: DType) {
     one_fused(bench, "softmax.large", &FusedOp::Softmax { axis: 1 }, &[&large]);
 }
 
+/// Shapes of query, key, value and mask; see [`Attention`].
+const ATTENTION: [[&[usize]; 4]; 19] = [
+    [&[1, 1, 1, 1], &[1, 1, 1, 1], &[1, 1, 1, 1], &[]],
+    [&[1, 1], &[1, 1], &[1, 1], &[1, 1]],
+    [&[3, 4], &[5, 4], &[5, 2], &[3, 5]],
+    [&[2, 3, 4], &[2, 5, 4], &[2, 5, 6], &[5]],
+    [&[2, 3, 1, 4], &[2, 3, 7, 4], &[2, 3, 7, 4], &[2, 1, 1, 7]],
+    [&[2, 3, 7, 4], &[2, 3, 1, 4], &[2, 3, 1, 5], &[7, 1]],
+    [&[2, 6, 3, 4], &[2, 2, 5, 4], &[2, 2, 5, 3], &[2, 6, 3, 5]],
+    [&[2, 4, 3, 4], &[2, 1, 5, 4], &[2, 1, 5, 3], &[1, 4, 1, 5]],
+    [&[2, 1, 2, 3, 2], &[2, 1, 2, 4, 2], &[2, 1, 2, 4, 3], &[2, 3, 1]],
+    [&[2, 2, 3, 0], &[2, 2, 4, 0], &[2, 2, 4, 2], &[3, 4]],
+    [&[2, 2, 3, 2], &[2, 2, 0, 2], &[2, 2, 0, 2], &[3, 0]],
+    [&[2, 2, 0, 2], &[2, 2, 3, 2], &[2, 2, 3, 2], &[0, 3]],
+    [&[0, 2, 3, 2], &[0, 2, 3, 2], &[0, 2, 3, 2], &[3, 3]],
+    [&[2, 0, 3, 2], &[2, 0, 3, 2], &[2, 0, 3, 2], &[3, 3]],
+    [&[2, 2, 3, 2], &[2, 2, 3, 2], &[2, 2, 3, 0], &[3, 3]],
+    [&[1, 2, 37, 9], &[1, 2, 70, 9], &[1, 2, 70, 33], &[37, 70]],
+    [&[1, 2, 70, 5], &[1, 1, 37, 5], &[1, 1, 37, 3], &[1, 1, 1, 37]],
+    [&[1, 1, 5, 3], &[1, 1, 300, 3], &[1, 1, 300, 2], &[300]],
+    [&[1, 3, 130, 2], &[1, 3, 140, 2], &[1, 3, 140, 1], &[3, 130, 1]],
+];
+
+fn attention(bench: &mut Bench<'_>) {
+    for [query, key, value, mask] in ATTENTION {
+        let qkv = [(query, 1), (key, 2), (value, 3)].map(|(shape, seed)| signed(DType::F32, shape, seed));
+        let masks = [DType::Bool, DType::F32].map(|dtype| signed(dtype, mask, 4));
+        let (mut offsets, scale) = (vec![None, Some(0)], 0.25);
+        if matches!(query, [_, 3, _, _]) {
+            offsets.extend([Some(2), Some(-2), Some(-1000), Some(1000)]);
+        }
+        for causal in offsets {
+            let op = |parts| FusedOp::Attention(Attention { scale, causal, parts });
+            let name = match causal {
+                None => "attention".to_owned(),
+                Some(offset) => format!("attention.causal{offset}"),
+            };
+            let [query, key, value] = &qkv;
+            one_fused(bench, &name, &op(false), &[query, key, value]);
+            one_fused(bench, &format!("{name}.parts"), &op(true), &[query, key, value]);
+            for mask in &masks {
+                one_fused(bench, &format!("{name}.masked"), &op(false), &[query, key, value, mask]);
+            }
+        }
+    }
+    // Rows without a key to attend to, scores that overflow an exponential, and what is not finite.
+    let of = |shape: [usize; 2], values: &[f64]| HostArray {
+        dtype: DType::F32,
+        shape: shape.into(),
+        values: values.iter().copied().map(Scalar::Float).collect(),
+    };
+    let plain = FusedOp::Attention(Attention { scale: 1.0, causal: None, parts: false });
+    let (query, key) = (of([2, 1], &[300.0, -1.0]), of([3, 1], &[1.0, 2.0, -3.0]));
+    let value = signed(DType::F32, [3, 2], 3);
+    one_fused(bench, "attention.large", &plain, &[&query, &key, &value]);
+    let never = f64::NEG_INFINITY;
+    let mask = of([2, 3], &[never, never, never, 0.0, never, 1.0]);
+    one_fused(bench, "attention.nothing", &plain, &[&query, &key, &value, &mask]);
+    let bools = HostArray {
+        dtype: DType::Bool,
+        shape: [2, 3].into(),
+        values: [false, false, false, true, false, false].map(Scalar::Bool).to_vec(),
+    };
+    one_fused(bench, "attention.nothing", &plain, &[&query, &key, &value, &bools]);
+    let nan = of([2, 1], &[f64::NAN, 1.0]);
+    one_fused(bench, "attention.nan", &plain, &[&nan, &key, &value]);
+}
+
 /// Against the definition, and against the lowering on the same backend.
 fn one_fused(bench: &mut Bench<'_>, name: &str, op: &FusedOp, inputs: &[&HostArray]) {
-    let Some(first) = inputs.first() else { return };
+    let Some((dtype, shape)) = result(op, inputs) else {
+        bench.check(format!("fused/{name}"), |_| Err("the op does not take its inputs".to_owned()));
+        return;
+    };
     let primitive = Primitive::Fused(op.clone());
-    let shape = result_shape(op, inputs);
-    bench.compare(format!("fused/{name}"), &primitive, inputs, first.dtype, &shape);
-    if !first.dtype.is_float() {
+    bench.compare(format!("fused/{name}"), &primitive, inputs, dtype, &shape);
+    if !dtype.is_float() {
         return;
     }
-    bench.check(format!("fused/{name}.lowering {} {}", first.dtype, first.shape), |bench| {
-        lowering(bench, op, inputs)
+    let shapes: Vec<String> = inputs.iter().map(|input| input.shape.to_string()).collect();
+    bench.check(format!("fused/{name}.lowering {}", shapes.join(",")), |bench| {
+        lowering(bench, op, inputs, dtype, &shape)
     });
 }
 
-fn result_shape(op: &FusedOp, inputs: &[&HostArray]) -> Shape {
-    op.result_shape(&inputs.iter().map(|input| &input.shape).collect::<Vec<_>>())
+fn result(op: &FusedOp, inputs: &[&HostArray]) -> Option<(DType, Shape)> {
+    let metas: Vec<LocalMeta> =
+        inputs.iter().map(|input| LocalMeta::contiguous(input.dtype, input.shape.clone())).collect();
+    op.result(&metas.iter().collect::<Vec<_>>())
 }
 
-fn lowering(bench: &Bench<'_>, op: &FusedOp, inputs: &[&HostArray]) -> Checked {
-    let Some(first) = inputs.first() else { return Ok(()) };
+fn lowering(bench: &Bench<'_>, op: &FusedOp, inputs: &[&HostArray], dtype: DType, shape: &Shape) -> Checked {
     let arrays: Vec<_> =
         inputs.iter().map(|input| bench.put(input, Form::Dense)).collect::<Result<_>>().map_err(text)?;
     let arrays: Vec<_> = arrays.iter().collect();
     let mut cx = KernelCx::new(bench.backend, super::OP, bench.device, 0, &[], &[]);
     let lowered = caught(|| lower(&mut cx, op, &arrays))?;
     let primitive = Primitive::Fused(op.clone());
-    let want =
-        crate::conformance::naive::primitive(&primitive, inputs, first.dtype, &result_shape(op, inputs))
-            .map_err(text)?;
+    let want = crate::conformance::naive::primitive(&primitive, inputs, dtype, shape).map_err(text)?;
     bench.holds(&lowered, &want, false)
 }
