@@ -28,7 +28,8 @@ const LINES: usize = 3;
 #[repr(C, align(64))]
 struct Line([f32; LANES]);
 
-/// See [`Backend::supports`](sharding_core::backend::Backend::supports). Other floats than f32 run by the lowering.
+/// See [`Backend::supports`](sharding_core::backend::Backend::supports). f64 runs by the lowering, f16 and
+/// bf16 come here as f32.
 pub(crate) fn supports(op: &Attention, inputs: &[LocalMeta]) -> Support {
     let metas: SmallVec<[&LocalMeta; 4]> = inputs.iter().collect();
     match inputs.first() {

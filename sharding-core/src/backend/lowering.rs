@@ -12,10 +12,10 @@ use smallvec::SmallVec;
 /// # Errors
 /// [`ErrorKind::Kernel`] for inputs that the kernel does not take, else what the backend says.
 pub fn lower(cx: &mut KernelCx<'_>, op: &FusedOp, inputs: &[&LocalArray]) -> Result<LocalArray> {
-    if let Some(first) = inputs.first()
-        && inputs.iter().any(|x| x.dtype() != x.dtype().accumulator())
+    if inputs.iter().any(|x| x.dtype() != x.dtype().accumulator())
+        && let Some((dtype, _)) = op.result(&inputs.iter().map(|x| x.meta()).collect::<SmallVec<[_; 4]>>())
     {
-        return widened(cx, op, inputs, first.dtype());
+        return widened(cx, op, inputs, dtype);
     }
     match (op, inputs) {
         (FusedOp::Softmax { axis }, [x]) => softmax(cx, x, *axis),
@@ -45,7 +45,7 @@ fn widened(cx: &mut KernelCx<'_>, op: &FusedOp, inputs: &[&LocalArray], dtype: D
         wide.push(if to == x.dtype() { (*x).clone() } else { cx.map(&Expr::cast(to, input(0)), &[x])? });
     }
     let made = cx.fused(op.clone(), &wide.iter().collect::<Vec<_>>())?;
-    cx.map(&Expr::cast(dtype, input(0)), &[&made])
+    if made.dtype() == dtype { Ok(made) } else { cx.map(&Expr::cast(dtype, input(0)), &[&made]) }
 }
 
 /// The greatest element is taken off first, so that no exponential overflows.
@@ -94,7 +94,7 @@ fn rms_norm(cx: &mut KernelCx<'_>, x: &LocalArray, weight: &LocalArray, eps: f64
 }
 
 /// All scores at once, then their softmax without dividing: the sum is divided by at the end, where it is 0 only for a
-/// query that may attend to nothing. Narrow floats are made wide first.
+/// query that may attend to nothing.
 fn attention(
     cx: &mut KernelCx<'_>,
     op: &Attention,
@@ -107,23 +107,16 @@ fn attention(
         Error::new(ErrorKind::Kernel, format!("{op:?} does not take {metas:?}")).with_op(cx.op())
     })?;
     let dtype = query.dtype();
-    let wide = dtype.accumulator();
-    let number = |value: f64| Expr::constant(Scalar::Float(value), wide);
-    let widened = |cx: &mut KernelCx<'_>, x: &LocalArray| match x.dtype() == dtype && dtype != wide {
-        true => cx.map(&Expr::cast(wide, input(0)), &[x]),
-        false => Ok(x.clone()),
-    };
-    let [query, key, value] = [widened(cx, query)?, widened(cx, key)?, widened(cx, value)?];
-    let mask = mask.map(|mask| widened(cx, mask)).transpose()?;
+    let number = |value: f64| Expr::constant(Scalar::Float(value), dtype);
     // The heads of a group are an axis of their own here, along which key and value broadcast.
     let grouped = |heads: [usize; 2], last: [usize; 2]| -> Shape {
         extents.batch.iter().copied().chain(heads).chain(last).collect()
     };
     let (hk, g) = (extents.key_heads, extents.group);
     let (l, s, e, ev) = (extents.queries, extents.keys, extents.width, extents.value_width);
-    let query = cx.reshape(&query, &grouped([hk, g], [l, e]))?;
-    let key = cx.reshape(&key, &grouped([hk, 1], [s, e]))?;
-    let value = cx.reshape(&value, &grouped([hk, 1], [s, ev]))?;
+    let query = cx.reshape(query, &grouped([hk, g], [l, e]))?;
+    let key = cx.reshape(key, &grouped([hk, 1], [s, e]))?;
+    let value = cx.reshape(value, &grouped([hk, 1], [s, ev]))?;
     let mut turned: SmallVec<[usize; 4]> = (0..key.shape().len()).collect();
     let last = turned.len() - 1;
     turned.swap(last - 1, last);
@@ -132,7 +125,7 @@ fn attention(
 
     let never = || number(f64::NEG_INFINITY);
     let scaled = Expr::binary(BinaryOp::Mul, input(0), number(op.scale));
-    let mut scores = match &mask {
+    let mut scores = match mask {
         None => cx.map(&scaled, &[&scores])?,
         Some(mask) if mask.dtype() == DType::Bool => {
             cx.map(&Expr::select(input(1), scaled, never()), &[&scores, mask])?
@@ -164,6 +157,5 @@ fn attention(
     }
     let empty = Expr::binary(BinaryOp::Eq, input(1), number(0.0));
     let mean = Expr::binary(BinaryOp::Div, input(0), input(1));
-    let mean = Expr::select(empty, number(0.0), mean);
-    cx.map(&if dtype == wide { mean } else { Expr::cast(dtype, mean) }, &[&mixed, &sum])
+    cx.map(&Expr::select(empty, number(0.0), mean), &[&mixed, &sum])
 }

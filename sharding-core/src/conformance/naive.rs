@@ -42,7 +42,7 @@ pub fn primitive(
             linear(input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?, shape)
         }
         Primitive::Fused(FusedOp::RmsNorm { eps }) => rms_norm(input(inputs, 0)?, input(inputs, 1)?, *eps),
-        Primitive::Fused(FusedOp::Attention(op)) => attention(op, inputs, shape),
+        Primitive::Fused(FusedOp::Attention(op)) => attention(op, inputs, dtype, shape),
     };
     let misfit = || Error::new(ErrorKind::Kernel, format!("{primitive:?} does not fit its inputs"));
     let values = values.ok_or_else(misfit)?;
@@ -374,7 +374,7 @@ fn rms_norm(x: &HostArray, weight: &HostArray, eps: f64) -> Option<Vec<Scalar>> 
 }
 
 /// Every weight of a query by itself.
-fn attention(op: &Attention, inputs: &[&HostArray], shape: &Shape) -> Option<Vec<Scalar>> {
+fn attention(op: &Attention, inputs: &[&HostArray], dtype: DType, shape: &Shape) -> Option<Vec<Scalar>> {
     let [query, key, value, mask @ ..] = inputs else { return None };
     let at = |x: &HostArray, index: &[usize]| broadcast_at(x, index).map(|value| value.as_f64());
     let keys = key.shape.extent(key.shape.len().checked_sub(2)?);
@@ -429,7 +429,7 @@ fn attention(op: &Attention, inputs: &[&HostArray], shape: &Shape) -> Option<Vec
         } else {
             max
         };
-        values.push(round(Scalar::Float(number)));
+        values.push(round(Scalar::Float(number), dtype));
     }
     Some(values)
 }

@@ -188,6 +188,15 @@ fn attention(bench: &mut Bench<'_>) {
             }
         }
     }
+    for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_float() && *dtype != DType::F32) {
+        for [query, key, value, mask] in ATTENTION.into_iter().skip(4).take(4) {
+            let [query, key, value, mask] =
+                [(query, 1), (key, 2), (value, 3), (mask, 4)].map(|(shape, seed)| signed(dtype, shape, seed));
+            let op = |parts| FusedOp::Attention(Attention { scale: 0.25, causal: Some(1), parts });
+            one_fused(bench, "attention", &op(false), &[&query, &key, &value, &mask]);
+            one_fused(bench, "attention.parts", &op(true), &[&query, &key, &value, &mask]);
+        }
+    }
     // Rows without a key to attend to, scores that overflow an exponential, and what is not finite.
     let of = |shape: [usize; 2], values: &[f64]| HostArray {
         dtype: DType::F32,
