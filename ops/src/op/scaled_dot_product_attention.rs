@@ -1,6 +1,7 @@
 //! Attention: for each query the mean of values, weighted by the softmax of its scores.
 
 use crate::check;
+use crate::elementwise::kin;
 use crate::staged::shard;
 use sharding_core::backend::{Attention, BinaryOp, Expr, FusedOp, LocalArray, StepKind, UnaryOp};
 use sharding_core::op::{CaseOperand, Cases};
@@ -126,7 +127,7 @@ fn ragged(
 
 /// Batch axes, heads and queries may be split, and so may the components of the values, for which every device computes
 /// all weights. Where the keys are split, the row is staged: each device attends to its own keys, and what they give is
-/// combined by the greatest scores. Values may come in parts.
+/// combined by the greatest scores. Values that are not narrow may come in parts.
 fn rule(cx: &RuleCx<'_>, causal: bool, _scale: Option<f64>) -> Result<Rows> {
     let mut rows = Rows::new();
     replicated_rows(cx, &mut rows);
@@ -173,7 +174,9 @@ fn rule(cx: &RuleCx<'_>, causal: bool, _scale: Option<f64>) -> Result<Rows> {
             rows.add_staged([whole, own, own].into_iter().chain(mask), [whole], stages);
         }
     }
-    if !staged {
+    // Each part is rounded to the result's dtype: parts of narrow floats are summed first.
+    let narrow = cx.operands.first().is_some_and(|query| query.meta.dtype != query.meta.dtype.accumulator());
+    if !staged && !narrow {
         scores.add(&mut rows, [whole, whole, Place::PARTIAL], whole, Place::PARTIAL);
     }
     Ok(rows)
@@ -297,6 +300,13 @@ fn cases(cases: &mut Cases) {
         cases.add_grouped(
             [one(query), one(key), one(value), mask],
             scaled_dot_product_attention { causal, scale },
+        );
+    }
+    for dtype in kin(DType::F32) {
+        let one = |shape: &[usize]| vec![CaseOperand::new(*dtype, shape)];
+        cases.add_grouped(
+            [one(&[2, 3, 4]), one(&[2, 5, 4]), one(&[2, 5, 3]), one(&[3, 5])],
+            scaled_dot_product_attention { causal: true, scale: None },
         );
     }
 }
