@@ -10,6 +10,7 @@ mod features;
 mod golden;
 mod metadata;
 mod model;
+mod peers;
 mod rules;
 mod run;
 mod test;
@@ -28,7 +29,10 @@ usage: cargo xtask COMMAND
   golden [FILE...]     replays reference cases of other systems (default: tests/golden)
   rules [--check]      lists the sharding rules; with --check proves every row
   comm [--check]       writes comm.lock, what the examples move; with --check compares
-  bench [--json]       measures dispatch, planning and redistribution
+  bench [--json] [NAME...]
+                       measures dispatch, planning, redistribution and kernels
+  bench --peers [--max] [--venv DIR] [NAME...]
+                       the same work beside PyTorch, JAX and (--max) MAX from the Python index; prints ratios
   model [--path]       downloads and caches all-MiniLM-L6-v2; with --path only says where it is
   help                 this text";
 

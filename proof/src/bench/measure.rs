@@ -5,9 +5,11 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 /// How long to run before measuring: caches fill, the processor leaves its idle state.
-const WARM_UP: Duration = Duration::from_millis(100);
-/// How long to measure.
-const MEASURE: Duration = Duration::from_millis(600);
+const WARM_UP: Duration = Duration::from_millis(50);
+/// How long to measure. (`proof/peers/peer.py` measures other systems as long.)
+const MEASURE: Duration = Duration::from_millis(250);
+/// The fewest samples, of what takes long.
+const LEAST: usize = 3;
 /// How long a sample should be: long beside the clock's resolution, short beside a scheduler's time slice.
 const SAMPLE: Duration = Duration::from_micros(50);
 
@@ -38,7 +40,7 @@ pub(super) fn measure<T>(name: &str, mut run: impl FnMut() -> Result<T>) -> Resu
     let once = started.elapsed().as_secs_f64() / f64::from(runs);
     let batch = (SAMPLE.as_secs_f64() / once).clamp(1.0, 1e6) as u64;
     let (started, mut samples) = (Instant::now(), Vec::new());
-    while started.elapsed() < MEASURE || samples.len() < 10 {
+    while started.elapsed() < MEASURE || samples.len() < LEAST {
         let sample = Instant::now();
         for _ in 0..batch {
             std::hint::black_box(run()?);

@@ -1,9 +1,13 @@
-//! `cargo xtask bench`: how long dispatch, planning and redistribution take, and a real model.
+//! `cargo xtask bench`: how long dispatch, planning, redistribution and kernels take, and a real model.
 
+mod dense;
 mod dispatch;
 mod encoder;
+mod made;
 mod measure;
+mod moving;
 mod planning;
+mod serve;
 
 use crate::print::line;
 use measure::Measured;
@@ -27,13 +31,29 @@ impl From<Measured> for Outcome {
     }
 }
 
-const BENCHES: [Bench; 12] = [
-    ("dispatch/add/2", |name| dispatch::add(name).map(Outcome::from)),
-    ("dispatch/matmul_relu/2", |name| dispatch::matmul_relu(name).map(Outcome::from)),
-    ("plan/matmul/cold", |name| planning::cold(name).map(Outcome::from)),
-    ("plan/matmul/cached", |name| planning::cached(name).map(Outcome::from)),
-    ("plan/matmul/cached/1M-devices", |name| planning::cached_on_a_million_devices(name).map(Outcome::from)),
-    ("redistribute/plan/4-axes", |name| planning::redistribution(name).map(Outcome::from)),
+const BENCHES: [Bench; 28] = [
+    ("dispatch/add/2", dispatch::add),
+    ("dispatch/matmul_relu/2", dispatch::matmul_relu),
+    ("elementwise/20/4KiB", dispatch::elementwise),
+    ("elementwise/20/1MiB", dispatch::elementwise),
+    ("plan/matmul/cold", planning::cold),
+    ("plan/matmul/cached", planning::cached),
+    ("plan/matmul/cached/1M-devices", planning::cached_on_a_million_devices),
+    ("redistribute/plan/4-axes", planning::redistribution),
+    ("redistribute/S0-R/4KiB", moving::redistribute),
+    ("redistribute/S0-R/1MiB", moving::redistribute),
+    ("redistribute/S0-R/64MiB", moving::redistribute),
+    ("redistribute/S0-S1/4KiB", moving::redistribute),
+    ("redistribute/S0-S1/1MiB", moving::redistribute),
+    ("redistribute/S0-S1/64MiB", moving::redistribute),
+    ("redistribute/P-S0/4KiB", moving::redistribute),
+    ("redistribute/P-S0/1MiB", moving::redistribute),
+    ("redistribute/P-S0/64MiB", moving::redistribute),
+    ("redistribute/P-R/4KiB", moving::redistribute),
+    ("redistribute/P-R/1MiB", moving::redistribute),
+    ("redistribute/P-R/64MiB", moving::redistribute),
+    ("matmul/1024", dense::matmul),
+    ("matmul/2048", dense::matmul),
     ("encoder/tp1/1x16", encoder::forward),
     ("encoder/tp1/8x64", encoder::forward),
     ("encoder/tp1/32x128", encoder::forward),
@@ -46,8 +66,13 @@ const BENCHES: [Bench; 12] = [
 /// JSON object (`name`, `seconds` as median, `min`, `iterations`, optional `bytes` and `flops`). What a benchmark lacks to run
 /// is said on the error stream, as `SKIPPED name: reason`.
 ///
+/// With `--serve` and nothing else it says what there is and measures what it is asked for, line by line.
+///
 /// The exit status is 1 if a benchmark cannot run, 2 for a name that there is none of.
 pub fn run(arguments: &[String]) -> ExitCode {
+    if arguments == ["--serve"] {
+        return serve::run();
+    }
     let json = arguments.iter().any(|argument| argument == "--json");
     let names: Vec<&String> = arguments.iter().filter(|argument| *argument != "--json").collect();
     let chosen: Vec<&Bench> = BENCHES

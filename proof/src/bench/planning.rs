@@ -1,31 +1,15 @@
 //! Planning alone: calls of matmul, and redistributions.
 
-use super::measure::{Measured, measure};
-use sharding_core::backend::{LocalArrays, backend_of};
+use super::Outcome;
+use super::made::tensor;
+use super::measure::measure;
 use sharding_core::op::{OpDef, Registry};
 use sharding_core::plan::VolumeCost;
 use sharding_core::redistribute::Program;
 use sharding_core::{
-    BackendKind, DType, DeviceMapping, DeviceMesh, Error, ErrorKind, Operand, Place, Result, Shape, Tensor,
-    TensorLayout, clear_plan_cache, plan_call,
+    BackendKind, DType, DeviceMapping, DeviceMesh, Operand, Place, Result, Tensor, TensorLayout,
+    clear_plan_cache, plan_call,
 };
-
-/// A tensor whose elements do not matter.
-fn tensor(mesh: &DeviceMesh, shape: [usize; 2], places: &[Place]) -> Result<Tensor> {
-    let layout = TensorLayout::new(DType::F32, shape, DeviceMapping::new(mesh, places)?)?;
-    let no_device = || Error::new(ErrorKind::Mesh, "a mesh without devices");
-    let backend = backend_of(mesh.device(0).ok_or_else(no_device)?.kind)?;
-    let positions = backend.positions(mesh)?;
-    let shards = positions.iter().map(|position| {
-        let device = mesh.device(*position).ok_or_else(no_device)?;
-        let shape: Shape = layout.local_shape(*position);
-        let mut shard = backend.alloc(device, DType::F32, &shape)?;
-        backend.write(&vec![0; shard.bytes()], &mut shard)?;
-        Ok(shard)
-    });
-    let shards = shards.collect::<Result<LocalArrays>>()?;
-    Tensor::from_shards(layout, positions, shards)
-}
 
 fn matmul() -> Result<&'static OpDef> {
     Registry::get()?.op("matmul")
@@ -38,24 +22,26 @@ fn operands() -> Result<(Tensor, Tensor)> {
 }
 
 /// Rows, their costs, the redistribution of what moves and all that dispatch then needs, with an empty cache.
-pub(super) fn cold(name: &str) -> Result<Measured> {
+pub(super) fn cold(name: &str) -> Result<Outcome> {
     let (def, (lhs, rhs)) = (matmul()?, operands()?);
     measure(name, || {
         clear_plan_cache();
         plan_call(def, &[Operand::Tensor(&lhs), Operand::Tensor(&rhs)], &sharding_ops::matmul {})
     })
+    .map(Outcome::from)
 }
 
 /// The same from the cache.
-pub(super) fn cached(name: &str) -> Result<Measured> {
+pub(super) fn cached(name: &str) -> Result<Outcome> {
     let (def, (lhs, rhs)) = (matmul()?, operands()?);
     measure(name, || {
         plan_call(def, &[Operand::Tensor(&lhs), Operand::Tensor(&rhs)], &sharding_ops::matmul {})
     })
+    .map(Outcome::from)
 }
 
 /// The same on a mesh of 1024x1024 devices without data.
-pub(super) fn cached_on_a_million_devices(name: &str) -> Result<Measured> {
+pub(super) fn cached_on_a_million_devices(name: &str) -> Result<Outcome> {
     let mesh = DeviceMesh::simulated(BackendKind::SIM, [1024, 1024], ["dp", "tp"])?;
     let lhs = tensor(&mesh, [8192, 8192], &[Place::Sharded(0), Place::Sharded(1)])?;
     let rhs = tensor(&mesh, [8192, 8192], &[Place::Replicated, Place::Sharded(0)])?;
@@ -63,14 +49,15 @@ pub(super) fn cached_on_a_million_devices(name: &str) -> Result<Measured> {
     measure(name, || {
         plan_call(def, &[Operand::Tensor(&lhs), Operand::Tensor(&rhs)], &sharding_ops::matmul {})
     })
+    .map(Outcome::from)
 }
 
 /// The cheapest program between two mappings that differ on all four mesh axes.
-pub(super) fn redistribution(name: &str) -> Result<Measured> {
+pub(super) fn redistribution(name: &str) -> Result<Outcome> {
     let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 2, 2, 2], ["pp", "dp", "tp", "cp"])?;
     let layout =
         |places: [Place; 4]| TensorLayout::new(DType::F32, [64, 48, 32], DeviceMapping::new(&mesh, places)?);
     let source = layout([Place::Sharded(0), Place::Sharded(1), Place::PARTIAL, Place::Replicated])?;
     let target = layout([Place::Sharded(1), Place::Replicated, Place::Sharded(0), Place::Sharded(2)])?;
-    measure(name, || Program::search(&source, &target, &VolumeCost))
+    measure(name, || Program::search(&source, &target, &VolumeCost)).map(Outcome::from)
 }

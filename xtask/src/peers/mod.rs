@@ -1,0 +1,168 @@
+//! `bench --peers`: the same work here and in other systems, on this machine, in one run.
+//!
+//! Every system is a process that stays and answers one question at a time: how long does this take? The question goes
+//! around seven times, so that what disturbs the machine disturbs all alike, and the median of the seven counts. Only
+//! ratios are printed: seconds of one machine at one hour say nothing on another. It is no gate: machines differ.
+
+mod machine;
+mod table;
+mod venv;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::run::{self, Result};
+use table::Row;
+use worker::{Answer, Worker};
+
+/// How often the question goes around.
+const ROUNDS: usize = 7;
+
+/// How long the machine rests between two systems: the threads of some spin for a while when they have no more work.
+const REST: Duration = Duration::from_millis(20);
+
+/// The drivers that need what is in the first list of packages: a script in `proof/peers`, and its arguments.
+const DRIVERS: [(&str, &[&str]); 6] = [
+    ("with_torch.py", &["plain"]),
+    ("with_torch.py", &["fake"]),
+    ("with_torch.py", &["alone"]),
+    ("with_torch.py", &["gloo"]),
+    ("with_torch.py", &["threads"]),
+    ("with_jax.py", &[]),
+];
+
+/// The driver that has a flag of its own: its first run compiles for minutes.
+const MAX: (&str, &[&str]) = ("with_max.py", &[]);
+
+/// What to compare.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Args {
+    /// Whether MAX takes part.
+    max: bool,
+    /// A virtual environment that has the packages; without one it is made.
+    venv: Option<PathBuf>,
+    /// The beginnings of the names of work; none means all.
+    names: Vec<String>,
+}
+
+/// Compares, and prints the table. Answers whether every system could do all that it says it can.
+pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
+    let args = parse(arguments)?;
+    let python = venv::python(args.venv.as_deref(), args.max)?;
+    // Built before anybody measures: a compiler would disturb them.
+    run::check(&mut run::cargo(["build", "--release", "-p", "proof", "--bin", "bench"]))?;
+    let mut ours = Worker::start(run::proof("bench").arg("--serve"))?.ready()?;
+    let drivers = DRIVERS.into_iter().chain(args.max.then_some(MAX));
+    // All load at once, which takes them seconds.
+    let starting = drivers.map(|(script, arguments)| {
+        Worker::start(Command::new(&python).arg(venv::directory().join(script)).args(arguments))
+    });
+    let starting = starting.collect::<Result<Vec<_>>>()?;
+    let mut others = starting.into_iter().map(worker::Starting::ready).collect::<Result<Vec<_>>>()?;
+
+    let chosen = |item: &str| args.names.is_empty() || args.names.iter().any(|name| item.starts_with(name));
+    let shared = |item: &str| others.iter().any(|other| other.has(item));
+    let items: Vec<String> =
+        ours.about.items.iter().filter(|item| chosen(item) && shared(item)).cloned().collect();
+    if items.is_empty() {
+        return Err(format!("no work that others do as well begins with {}", args.names.join(", ")).into());
+    }
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    for item in &items {
+        eprintln!("{item}");
+        match compare(item, &mut ours, &mut others)? {
+            Compared::Row(row) => rows.push(row),
+            Compared::Failures(row, why) => {
+                rows.extend(row);
+                failures.extend(why);
+            }
+        }
+    }
+    let abouts: Vec<_> = others.iter().map(|other| &other.about).collect();
+    print!("{}", machine::lines(&abouts)?);
+    print!("{}", table::text(&rows, &abouts));
+    for failure in &failures {
+        println!("FAILED {failure}");
+    }
+    Ok(failures.is_empty())
+}
+
+fn parse(arguments: &[&str]) -> Result<Args> {
+    let mut args = Args::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match *argument {
+            "--max" => args.max = true,
+            "--venv" => {
+                let dir = rest.next().ok_or("--venv needs the directory of a virtual environment")?;
+                args.venv = Some(std::path::absolute(dir)?);
+            }
+            flag if flag.starts_with('-') => {
+                let usage = "cargo xtask bench --peers [--max] [--venv DIR] [NAME...]";
+                return Err(format!("there is no flag `{flag}`: {usage}").into());
+            }
+            name => args.names.push(name.to_owned()),
+        }
+    }
+    Ok(args)
+}
+
+/// What came of one item.
+enum Compared {
+    /// All who have it did it.
+    Row(Row),
+    /// Some did not, for these reasons; the row of the rest, if we did.
+    Failures(Option<Row>, Vec<String>),
+}
+
+/// Asks all who have the item, [`ROUNDS`] times in turn.
+fn compare(item: &str, ours: &mut Worker, others: &mut [Worker]) -> Result<Compared> {
+    let mut failures = Vec::new();
+    // By the number of the worker; ours has none.
+    let mut seconds: BTreeMap<Option<usize>, Vec<f64>> = BTreeMap::new();
+    for _ in 0..ROUNDS {
+        let workers = others.iter_mut().enumerate().map(|(i, other)| (Some(i), other));
+        for (number, worker) in std::iter::once((None, &mut *ours)).chain(workers) {
+            if !worker.has(item) {
+                continue;
+            }
+            sleep(REST);
+            match worker.ask(item)? {
+                Answer::Seconds(value) => seconds.entry(number).or_default().push(value),
+                Answer::Cannot(why) => {
+                    failures.push(format!("{item} by {} ({}): {why}", worker.about.peer, worker.about.way));
+                    worker.about.items.retain(|known| known != item);
+                }
+            }
+        }
+    }
+    let mut medians: BTreeMap<_, _> =
+        seconds.iter().map(|(number, values)| (*number, table::median(values))).collect();
+    let row = medians.remove(&None).map(|ours| Row {
+        item: item.to_owned(),
+        ours,
+        others: medians.into_iter().filter_map(|(number, value)| Some((number?, value))).collect(),
+    });
+    Ok(match row {
+        Some(row) if failures.is_empty() => Compared::Row(row),
+        row => Compared::Failures(row, failures),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_and_names_are_read_and_mistakes_are_named() {
+        let want = Args { max: true, venv: Some("/v".into()), names: vec!["matmul".to_owned()] };
+        assert_eq!(parse(&["--max", "matmul", "--venv", "/v"]).unwrap(), want);
+        assert_eq!(parse(&[]).unwrap(), Args::default());
+        assert!(parse(&["--venv"]).unwrap_err().to_string().contains("needs the directory"));
+        assert!(parse(&["--all"]).unwrap_err().to_string().contains("--all"));
+    }
+}
