@@ -25,18 +25,50 @@ const ROUNDS: usize = 7;
 /// How long the machine rests between two systems: the threads of some spin for a while when they have no more work.
 const REST: Duration = Duration::from_millis(20);
 
-/// The drivers that need what is in the first list of packages: a script in `proof/peers`, and its arguments.
-const DRIVERS: [(&str, &[&str]); 6] = [
-    ("with_torch.py", &["plain"]),
-    ("with_torch.py", &["fake"]),
-    ("with_torch.py", &["alone"]),
-    ("with_torch.py", &["gloo"]),
-    ("with_torch.py", &["threads"]),
-    ("with_jax.py", &[]),
+/// A program that drives another system.
+struct Driver {
+    /// A script in `proof/peers`.
+    script: &'static str,
+    arguments: &'static [&'static str],
+    /// The beginnings of the names of its work: what does none of the work asked for is not started.
+    work: &'static [&'static str],
+}
+
+/// The drivers that need what is in the first list of packages.
+const DRIVERS: [Driver; 6] = [
+    torch(&["plain"], &["matmul/", "attention/", "encoder/"]),
+    torch(&["fake"], DISPATCH),
+    torch(&["alone"], DISPATCH),
+    torch(&["gloo"], MOVING),
+    torch(&["threads"], MOVING),
+    Driver {
+        script: "with_jax.py",
+        arguments: &[],
+        work: &["dispatch/", "elementwise/", "redistribute/", "matmul/", "attention/"],
+    },
 ];
 
 /// The driver that has a flag of its own: its first run compiles for minutes.
-const MAX: (&str, &[&str]) = ("with_max.py", &[]);
+const MAX: Driver = Driver {
+    script: "with_max.py",
+    arguments: &[],
+    work: &["dispatch/", "elementwise/", "plan/", "redistribute/", "matmul/"],
+};
+
+const DISPATCH: &[&str] = &["dispatch/", "elementwise/20/4KiB", "plan/"];
+const MOVING: &[&str] = &["elementwise/20/1MiB", "redistribute/"];
+
+const fn torch(arguments: &'static [&'static str], work: &'static [&'static str]) -> Driver {
+    Driver { script: "with_torch.py", arguments, work }
+}
+
+impl Driver {
+    /// Whether it has work whose name begins so; with no names, all have.
+    fn does(&self, names: &[String]) -> bool {
+        let overlap = |name: &str, work: &str| name.starts_with(work) || work.starts_with(name);
+        names.is_empty() || names.iter().any(|name| self.work.iter().any(|work| overlap(name, work)))
+    }
+}
 
 /// What to compare.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -58,8 +90,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let mut ours = Worker::start(run::proof("bench").arg("--serve"))?.ready()?;
     let drivers = DRIVERS.into_iter().chain(args.max.then_some(MAX));
     // All load at once, which takes them seconds.
-    let starting = drivers.map(|(script, arguments)| {
-        Worker::start(Command::new(&python).arg(venv::directory().join(script)).args(arguments))
+    let starting = drivers.filter(|driver| driver.does(&args.names)).map(|driver| {
+        // `-B`: Python keeps nothing compiled in the source tree.
+        let script = venv::directory().join(driver.script);
+        Worker::start(Command::new(&python).arg("-B").arg(script).args(driver.arguments))
     });
     let starting = starting.collect::<Result<Vec<_>>>()?;
     let mut others = starting.into_iter().map(worker::Starting::ready).collect::<Result<Vec<_>>>()?;
@@ -163,6 +197,8 @@ mod tests {
         assert_eq!(parse(&["--max", "matmul", "--venv", "/v"]).unwrap(), want);
         assert_eq!(parse(&[]).unwrap(), Args::default());
         assert!(parse(&["--venv"]).unwrap_err().to_string().contains("needs the directory"));
+        let does = |name: &str| DRIVERS.iter().filter(|driver| driver.does(&[name.to_owned()])).count();
+        assert_eq!(["matmul", "redistribute/S0-R/1MiB", "elem", "nothing"].map(does), [2, 3, 5, 0]);
         assert!(parse(&["--all"]).unwrap_err().to_string().contains("--all"));
     }
 }
