@@ -1,6 +1,7 @@
 //! The contract's methods, each handed to the file of its subject.
 
 use crate::collective::SimCollectives;
+use crate::device::Effort;
 use crate::{Simulation, copy, device, dot, element, fused, gather, iota, map, memory, reduce, storage};
 use sharding_core::backend::{
     Backend, Collectives, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support, Work,
@@ -65,7 +66,17 @@ impl Backend for SimBackend {
                 Primitive::Fused(op) => fused::flops(op, work.inputs, output),
                 _ => 0.0,
             };
-            simulation.count_kernel(element::kernel_name(primitive), work.device, flops);
+            let effort = Effort {
+                product: element::is_product(primitive),
+                dtype: output.map_or(DType::F32, LocalArray::dtype),
+                flops,
+                bytes: match primitive {
+                    Primitive::Gather(_) => gather::bytes(work.inputs, output),
+                    Primitive::Copy(_) => copy::bytes(output),
+                    _ => element::bytes(work.inputs, work.outputs),
+                },
+            };
+            simulation.count_kernel(element::kernel_name(primitive), work.device, effort);
         }
         Ok(())
     }

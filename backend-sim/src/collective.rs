@@ -2,10 +2,22 @@
 
 use crate::{Simulation, device, storage};
 use sharding_core::backend::{Collectives, Exchange, LocalArrays, Step, StepKind, Support};
-use sharding_core::plan::{CostModel, StepQuery, VolumeCost};
-use sharding_core::{Error, ErrorKind, Region, Result};
+use sharding_core::plan::{CostUnit, StepQuery, VolumeCost};
+use sharding_core::{Error, ErrorKind, Result, TensorLayout, caller};
+use std::fmt;
+use std::panic::Location;
 
-/// The uses of one collective by one op over the same mesh axes with the same bytes.
+/// The line of a program: a file and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line(pub &'static Location<'static>);
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.0.file(), self.0.line())
+    }
+}
+
+/// The uses of one collective by one op over the same mesh axes with the same bytes, called from one line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CollectiveUse {
     /// The op on whose behalf it ran.
@@ -16,13 +28,30 @@ pub struct CollectiveUse {
     pub axes: Vec<String>,
     /// Bytes that a device sends in one use, by the volume price.
     pub bytes: f64,
+    /// Seconds of one use; `None` where no model in seconds is in force. See [`Simulation`].
+    pub seconds: Option<f64>,
+    /// The line of the program that caused it; `None` where a backend was called without an op.
+    pub at: Option<Line>,
     /// How often it ran.
     pub count: u64,
 }
 
+impl CollectiveUse {
+    /// Seconds of all uses; `None` where no model in seconds is in force.
+    pub fn total_seconds(&self) -> Option<f64> {
+        Some(self.seconds? * self.count as f64)
+    }
+    /// Bytes that a device sends in all uses.
+    pub fn total_bytes(&self) -> f64 {
+        self.bytes * self.count as f64
+    }
+}
+
 /// Whether two uses differ in their counts only.
 pub(crate) fn same_collective(a: &CollectiveUse, b: &CollectiveUse) -> bool {
-    (a.op, a.kind, &a.axes, a.bytes.to_bits()) == (b.op, b.kind, &b.axes, b.bytes.to_bits())
+    let of =
+        |one: &CollectiveUse| (one.op, one.kind, one.bytes.to_bits(), one.seconds.map(f64::to_bits), one.at);
+    of(a) == of(b) && a.axes == b.axes
 }
 
 /// Collectives between devices that hold nothing.
@@ -48,11 +77,16 @@ impl Collectives for SimCollectives {
             let shape = step.target.local_shape(*position);
             made.push(storage::alloc(device, dtype, &shape).map_err(|error| error.with_op(op))?);
         }
-        Simulation::current().count_collective(CollectiveUse {
+        let simulation = Simulation::current();
+note_uneven(&simulation, [source, &step.target]);
+        simulation.count_collective(CollectiveUse {
             op,
             kind: step.kind,
             axes: step.axis_names().map(str::to_owned).collect(),
-            bytes: volume(step)?,
+            // By the volume price, whatever model planned it.
+            bytes: step.price(&VolumeCost),
+            seconds: simulation.seconds_by(|cost| step.seconds(cost)),
+            at: caller().map(|caller| Line(caller.at)),
             count: 1,
         });
         Ok(made)
@@ -70,53 +104,36 @@ impl Collectives for SimCollectives {
             let shape = result.local_shape(*position);
             made.push(storage::alloc(device, result.dtype(), &shape).map_err(|error| error.with_op(op))?);
         }
-        Simulation::current().count_collective(CollectiveUse {
+        let simulation = Simulation::current();
+        note_uneven(&simulation, exchange.operands.iter().chain([result]));
+        let query = StepQuery {
+            kind: StepKind::Permute,
+            mesh,
+            axes: exchange.axes,
+            group: exchange.axes.iter().map(|axis| mesh.size(*axis)).product(),
+            bytes: result.bytes() as f64,
+            received: most as f64,
+        };
+        simulation.count_collective(CollectiveUse {
             op,
             kind: StepKind::Permute,
             axes: exchange.axis_names().map(str::to_owned).collect(),
             bytes: most as f64,
+            seconds: simulation
+                .seconds_by(|cost| (cost.unit() == CostUnit::Seconds).then(|| cost.step(&query))),
+            at: caller().map(|caller| Line(caller.at)),
             count: 1,
         });
         Ok(made)
     }
 }
 
-/// The volume price of a step, whatever model planned it.
-fn volume(step: &Step) -> Result<f64> {
-    let (source, mesh) = (&step.source, step.source.mesh());
-    let outside = |(axis, place): &(usize, &sharding_core::Place)| {
-        !step.axes.contains(axis) && place.tensor_axis().is_some()
+/// Says so where the corners of a large mesh do not hold the most of one of these.
+fn note_uneven<'a>(simulation: &Simulation, layouts: impl IntoIterator<Item = &'a TensorLayout>) {
+    let beyond = |layout: &TensorLayout| {
+        layout.mesh().num_devices() > device::ALL_POSITIONS && !layout.first_holds_most()
     };
-    let split: usize =
-        source.places().iter().enumerate().filter(outside).map(|(axis, _)| mesh.size(axis)).product();
-    Ok(VolumeCost.step(&StepQuery {
-        kind: step.kind,
-        mesh,
-        axes: &step.axes,
-        group: step.axes.iter().map(|axis| mesh.size(*axis)).product(),
-        bytes: source.bytes() as f64 / split as f64,
-        received: received(step)?,
-    }))
-}
-
-/// The most bytes that one device of the target receives from others.
-fn received(step: &Step) -> Result<f64> {
-    let (source, target) = (&step.source, &step.target);
-    let mut most = 0.0_f64;
-    for position in device::positions(target.mesh())?.iter() {
-        let region = target.region(*position);
-        let stays = source.mesh().device(*position) == target.mesh().device(*position);
-        let own = if stays { overlap(&region, &source.region(*position)) } else { 0.0 };
-        most = most.max(overlap(&region, &region) - own);
+    if layouts.into_iter().any(beyond) {
+        simulation.count_uneven();
     }
-    Ok(most * source.dtype().size() as f64)
-}
-
-/// The number of elements in both regions.
-fn overlap(a: &Region, b: &Region) -> f64 {
-    let axis = |(a, b): (&sharding_core::placement::Ranges, &sharding_core::placement::Ranges)| -> f64 {
-        let pairs = a.iter().flat_map(|x| b.iter().map(move |y| (x, y)));
-        pairs.map(|(x, y)| x.end.min(y.end).saturating_sub(x.start.max(y.start)) as f64).sum()
-    };
-    a.iter().zip(b).map(axis).product()
 }

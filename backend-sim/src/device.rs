@@ -2,7 +2,8 @@
 
 use crate::collective::{CollectiveUse, same_collective};
 use sharding_core::backend::{MemoryUse, Positions, Storage};
-use sharding_core::{BackendKind, Device, DeviceMesh, Error, ErrorKind, Result};
+use sharding_core::plan::{CostModel, Roofline};
+use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, caller};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -44,6 +45,30 @@ pub struct DeviceUse {
     pub peak: u64,
     /// Estimated floating-point operations of its kernels.
     pub flops: f64,
+    /// Bytes that its kernels read and write.
+    pub bytes: f64,
+    /// Seconds of its kernels on the [`Machine`] in force; 0 without one.
+    pub seconds: f64,
+}
+
+/// What programs are timed for: devices, and what connects them.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The peaks of a device.
+    pub device: Roofline,
+    /// The model that collectives are timed by; one in seconds.
+    pub network: Arc<dyn CostModel>,
+}
+
+/// What one kernel does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// Whether it is a matrix product.
+    pub(crate) product: bool,
+    pub(crate) dtype: DType,
+    pub(crate) flops: f64,
+    /// Read and written.
+    pub(crate) bytes: f64,
 }
 
 /// The uses of one kind of kernel on all devices that hold shards.
@@ -53,6 +78,10 @@ pub struct KernelUse {
     pub count: u64,
     /// Estimated floating-point operations, of all launches together.
     pub flops: f64,
+    /// Bytes read and written, of all launches together.
+    pub bytes: f64,
+    /// Seconds on the [`Machine`] in force, of all launches together; 0 without one.
+    pub seconds: f64,
 }
 
 /// What happened in a [`Simulation`]; [`fmt::Display`] writes it as a table.
@@ -64,6 +93,12 @@ pub struct Log {
     pub kernels: BTreeMap<&'static str, KernelUse>,
     /// Every device that held or did something.
     pub devices: BTreeMap<Device, DeviceUse>,
+    /// Whether a mesh of more than [`ALL_POSITIONS`] devices had a tensor of which the first device does not hold the
+    /// most, such as a `Ragged` one: then peaks, operations and seconds are those of the corners, and another device may
+    /// have more. It is seen where such a tensor is moved, or is an operand or result of a kernel.
+    pub uneven: bool,
+    /// Whether kernels were timed.
+    pub timed: bool,
 }
 
 impl Log {
@@ -75,9 +110,37 @@ impl Log {
     pub fn bytes_moved(&self) -> f64 {
         self.collectives.iter().map(|collective| collective.bytes * collective.count as f64).sum()
     }
+    /// Seconds of all collectives; `None` if one was not timed.
+    pub fn communication_seconds(&self) -> Option<f64> {
+        self.collectives.iter().map(CollectiveUse::total_seconds).sum()
+    }
+    /// Seconds of the kernels of the device that takes longest; `None` if they were not timed.
+    pub fn compute_seconds(&self) -> Option<f64> {
+        let most = self.devices.values().map(|device| device.seconds).fold(0.0, f64::max);
+        (self.timed || self.kernels.is_empty()).then_some(most)
+    }
+    /// Seconds of the whole: kernels and collectives one after the other, nothing at the same time.
+    pub fn seconds(&self) -> Option<f64> {
+        Some(self.compute_seconds()? + self.communication_seconds()?)
+    }
+    /// The collectives, those that take longest together first; by bytes where none was timed.
+    pub fn costliest(&self) -> Vec<&CollectiveUse> {
+        let mut all: Vec<&CollectiveUse> = self.collectives.iter().collect();
+        let key = |one: &CollectiveUse| (one.total_seconds().unwrap_or(0.0), one.total_bytes());
+        all.sort_by(|a, b| {
+            let ((a, a_bytes), (b, b_bytes)) = (key(a), key(b));
+            b.total_cmp(&a).then(b_bytes.total_cmp(&a_bytes))
+        });
+        all
+    }
     /// The most floating-point operations that any one device does.
     pub fn flops(&self) -> f64 {
         self.devices.values().map(|device| device.flops).fold(0.0, f64::max)
+    }
+
+    /// A time for a table.
+    fn time(&self, seconds: f64) -> String {
+        if self.timed { format!("{seconds:.3e}") } else { "-".to_owned() }
     }
 
     fn add(&mut self, other: Self) {
@@ -88,12 +151,18 @@ impl Log {
             let known = self.kernels.entry(name).or_default();
             known.count += kernel.count;
             known.flops += kernel.flops;
+            known.bytes += kernel.bytes;
+            known.seconds += kernel.seconds;
         }
+        self.uneven |= other.uneven;
+        self.timed |= other.timed;
         for (device, use_) in other.devices {
             let known = self.devices.entry(device).or_default();
             known.live = use_.live;
             known.peak = known.peak.max(use_.peak);
             known.flops += use_.flops;
+            known.bytes += use_.bytes;
+            known.seconds += use_.seconds;
         }
     }
 
@@ -109,28 +178,39 @@ impl fmt::Display for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<16} {:<20} {:<16} {:>8} {:>16}",
-            "op", "collective", "mesh axes", "count", "bytes/device"
+            "{:<16} {:<20} {:<16} {:>8} {:>16} {:>12}  line",
+            "op", "collective", "mesh axes", "count", "bytes/device", "seconds"
         )?;
         for one in &self.collectives {
             let by = one.kind.reduce_op().map_or(String::new(), |op| format!("({op})"));
             writeln!(
                 f,
-                "{:<16} {:<20} {:<16} {:>8} {:>16.0}",
+                "{:<16} {:<20} {:<16} {:>8} {:>16.0} {:>12}  {}",
                 one.op,
                 format!("{}{by}", one.kind.name()),
                 one.axes.join(","),
                 one.count,
-                one.bytes
+                one.bytes,
+                one.seconds.map_or("-".to_owned(), |seconds| format!("{seconds:.3e}")),
+                one.at.map_or("-".to_owned(), |line| line.to_string()),
             )?;
         }
-        writeln!(f, "{:<16} {:>8} {:>16}", "kernel", "count", "flops")?;
-        for (name, kernel) in &self.kernels {
-            writeln!(f, "{name:<16} {:>8} {:>16.0}", kernel.count, kernel.flops)?;
+        writeln!(f, "{:<16} {:>8} {:>16} {:>16} {:>12}", "kernel", "count", "flops", "bytes", "seconds")?;
+        for (name, one) in &self.kernels {
+            let seconds = self.time(one.seconds);
+            writeln!(f, "{name:<16} {:>8} {:>16.0} {:>16.0} {seconds:>12}", one.count, one.flops, one.bytes)?;
         }
-        writeln!(f, "{:<16} {:>16} {:>16} {:>16}", "device", "live bytes", "peak bytes", "flops")?;
+        writeln!(
+            f,
+            "{:<16} {:>16} {:>16} {:>16} {:>12}",
+            "device", "live bytes", "peak bytes", "flops", "seconds"
+        )?;
         for (device, one) in &self.devices {
-            writeln!(f, "{:<16} {:>16} {:>16} {:>16.0}", device.to_string(), one.live, one.peak, one.flops)?;
+            let (device, seconds) = (device.to_string(), self.time(one.seconds));
+            writeln!(f, "{device:<16} {:>16} {:>16} {:>16.0} {seconds:>12}", one.live, one.peak, one.flops)?;
+        }
+        if self.uneven {
+            writeln!(f, "some tensors are split unevenly: devices other than these may hold and do more")?;
         }
         Ok(())
     }
@@ -138,8 +218,40 @@ impl fmt::Display for Log {
 
 /// Counts what happens on sim devices. Every thread has one of its own; [`Simulation::enter`] puts another in force,
 /// so that several threads count together.
+///
+/// Time is modelled where somebody says on what: a [`Machine`] for kernels and collectives, or a cost model in seconds in
+/// the [`Scope`] for collectives alone. Neither overlaps with the other. A machine changes no plans: for those, put the
+/// same cost model in the scope.
+///
+/// ```
+/// use backend_sim::{Machine, Simulation};
+/// use sharding_core::plan::{AlphaBetaCost, fabric, roofline};
+/// use sharding_core::{BackendKind, DeviceMapping, DeviceMesh, Place, Tensor};
+/// use std::sync::Arc;
+/// let network = Arc::new(AlphaBetaCost::new(fabric::NVLINK_4.link));
+/// let simulation = Simulation::on(Machine { device: roofline::H100_SXM, network });
+/// let mesh = DeviceMesh::simulated(BackendKind::SIM, [8], ["tp"])?;
+/// let rows = DeviceMapping::new(&mesh, [Place::Sharded(0)])?;
+/// let (moved, log) = simulation.record(|| {
+///     let x = Tensor::from_slice(&[0_f32; 4096], [64, 64], &rows)?;
+///     x.transfer_to(&DeviceMapping::replicated(&mesh))
+/// });
+/// moved?;
+/// let gather = &log.collectives[0];
+/// assert_eq!((gather.bytes, gather.at.is_some()), (14336.0, true));
+/// // Three steps of 0.6 microseconds, and 14336 bytes at 450 GB/s.
+/// assert!((gather.seconds.unwrap() - (1.8e-6 + 14336.0 / 450e9)).abs() < 1e-12);
+/// assert_eq!(log.seconds(), gather.seconds);
+/// # Ok::<(), sharding_core::Error>(())
+/// ```
 #[derive(Clone, Default)]
-pub struct Simulation(Arc<Mutex<Log>>);
+pub struct Simulation(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    log: Mutex<Log>,
+    machine: Option<Machine>,
+}
 
 thread_local! {
     static CURRENT: RefCell<Simulation> = RefCell::new(Simulation::default());
@@ -149,6 +261,16 @@ impl Simulation {
     /// A simulation in which nothing happened.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A simulation in which nothing happened, timed for a machine.
+    pub fn on(machine: Machine) -> Self {
+        Self(Arc::new(Inner { log: Mutex::default(), machine: Some(machine) }))
+    }
+
+    /// The machine that it is timed for.
+    pub fn machine(&self) -> Option<&Machine> {
+        self.0.machine.as_ref()
     }
 
     /// The one in force on this thread.
@@ -221,18 +343,43 @@ impl Simulation {
     fn take(&self) -> Log {
         let mut log = self.lock();
         let alive = |(device, one): (&Device, &DeviceUse)| {
-            (one.live > 0).then_some((*device, DeviceUse { live: one.live, peak: one.live, flops: 0.0 }))
+            (one.live > 0)
+                .then_some((*device, DeviceUse { live: one.live, peak: one.live, ..DeviceUse::default() }))
         };
         let rest = Log { devices: log.devices.iter().filter_map(alive).collect(), ..Log::default() };
         std::mem::replace(&mut *log, rest)
     }
 
-    pub(crate) fn count_kernel(&self, name: &'static str, device: Device, flops: f64) {
+    pub(crate) fn count_kernel(&self, name: &'static str, device: Device, effort: Effort) {
+        let seconds = self
+            .machine()
+            .map(|machine| machine.device.seconds(effort.product, effort.dtype, effort.flops, effort.bytes));
+        let uneven = caller().is_some_and(|caller| caller.uneven);
         let mut log = self.lock();
+        log.timed |= seconds.is_some();
+        // On a mesh that is held whole, all devices are counted.
+        log.uneven |= uneven && device.slot.max(device.ordinal) as usize >= ALL_POSITIONS;
         let kernel = log.kernels.entry(name).or_default();
         kernel.count += 1;
-        kernel.flops += flops;
-        log.devices.entry(device).or_default().flops += flops;
+        kernel.flops += effort.flops;
+        kernel.bytes += effort.bytes;
+        kernel.seconds += seconds.unwrap_or(0.0);
+        let one = log.devices.entry(device).or_default();
+        one.flops += effort.flops;
+        one.bytes += effort.bytes;
+        one.seconds += seconds.unwrap_or(0.0);
+    }
+
+    pub(crate) fn count_uneven(&self) {
+        self.lock().uneven = true;
+    }
+
+    /// What the machine's network, else the cost model of the scope, says of a collective.
+    pub(crate) fn seconds_by(&self, price: impl Fn(&dyn CostModel) -> Option<f64>) -> Option<f64> {
+        match self.machine() {
+            Some(machine) => price(&*machine.network),
+            None => price(Scope::current().cost()),
+        }
     }
 
     pub(crate) fn count_collective(&self, collective: CollectiveUse) {
@@ -259,7 +406,7 @@ impl Simulation {
 
     fn lock(&self) -> MutexGuard<'_, Log> {
         // No code of users runs under the lock, so a log is never half-written.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What would need elements: names of kernels that do not run, and the error of a read.
+//! What would need elements: names and bytes of kernels that do not run, and the error of a read.
 
 use sharding_core::backend::{FusedOp, LocalArray, Primitive};
 use sharding_core::{Error, ErrorKind};
@@ -20,6 +20,18 @@ pub(crate) fn kernel_name(primitive: &Primitive) -> &'static str {
         Primitive::Fused(_) => "fused",
         _ => "other",
     }
+}
+
+/// Whether it runs on the units for matrix products.
+pub(crate) fn is_product(primitive: &Primitive) -> bool {
+    matches!(primitive, Primitive::Dot | Primitive::Fused(FusedOp::Linear))
+}
+
+/// All inputs are read once and all outputs written. What an input repeats is read once: a row that is broadcast has the
+/// bytes of its storage.
+pub(crate) fn bytes(inputs: &[&LocalArray], outputs: &[LocalArray]) -> f64 {
+    let read = |array: &&LocalArray| array.bytes().min(array.storage().bytes()) as f64;
+    inputs.iter().map(read).sum::<f64>() + outputs.iter().map(|array| array.bytes() as f64).sum::<f64>()
 }
 
 /// The error of a read.

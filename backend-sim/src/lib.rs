@@ -7,8 +7,13 @@
 //!   first and the last device along every mesh axis: they hold the largest and the smallest shards of balanced
 //!   splits, so a mesh of a million devices costs no more than one of four.
 //! * **Memory.** Every array counts its bytes on its device until the last holder drops it. Nothing is allocated.
-//! * **Kernels** are counted with estimated floating-point operations, **collectives** with the bytes that a device
-//!   sends by the volume price ([`VolumeCost`](sharding_core::plan::VolumeCost)).
+//!   Exact for balanced splits and for `Interleaved`; where another placement of the open trait, such as `Ragged`, gives a
+//!   device between the corners more, [`Log::uneven`] says so, and peaks are those of the corners.
+//! * **Kernels** are counted with estimated floating-point operations and bytes, **collectives** with the bytes that a device
+//!   sends by the volume price ([`VolumeCost`](sharding_core::plan::VolumeCost)) and the line of the program that caused
+//!   them.
+//! * **Seconds** are modelled on a [`Machine`]: kernels by a [`Roofline`](sharding_core::plan::Roofline), collectives by a
+//!   cost model in seconds such as [`AlphaBetaCost`](sharding_core::plan::AlphaBetaCost). Nothing overlaps.
 //! * **Values.** Writing drops the bytes; reading is an error of kind
 //!   [`ErrorKind::Backend`](sharding_core::ErrorKind::Backend).
 //!
@@ -44,8 +49,8 @@ mod reduce;
 mod storage;
 
 pub use backend::SimBackend;
-pub use collective::CollectiveUse;
-pub use device::{ALL_POSITIONS, DeviceUse, KernelUse, Log, Simulation, record};
+pub use collective::{CollectiveUse, Line};
+pub use device::{ALL_POSITIONS, DeviceUse, KernelUse, Log, Machine, Simulation, record};
 
 inventory::submit! {
     sharding_core::backend::BackendDef {

@@ -22,6 +22,8 @@ thread_local! {
     static CACHE: RefCell<PlanCache> = RefCell::new(PlanCache::default());
     /// The outermost op that runs on this thread, and where it was called.
     static OUTERMOST: Cell<Option<(&'static str, &'static Location<'static>)>> = const { Cell::new(None) };
+    /// Whether the call that runs has values of which the first device does not hold the most.
+    static UNEVEN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs an op: what the function that `#[sharding_rule]` makes calls.
@@ -57,6 +59,23 @@ pub fn plan_call(def: &'static OpDef, operands: &[Operand<'_>], args: &dyn OpArg
 pub fn clear_plan_cache() {
     CACHE.with(|cache| cache.borrow_mut().clear());
     crate::redistribute::clear_programs();
+}
+
+/// What the user called: see [`caller`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The outermost op, or `transfer_to`.
+    pub op: &'static str,
+    /// The line of the program that called it.
+    pub at: &'static Location<'static>,
+    /// Whether the op that runs has an operand or result of which the first device along a mesh axis does not hold the
+    /// most: a placement of the open trait, such as `Ragged`.
+    pub uneven: bool,
+}
+
+/// What the user called that runs on this thread now: for backends that say what caused their work. `None` outside.
+pub fn caller() -> Option<Caller> {
+    OUTERMOST.get().map(|(op, at)| Caller { op, at, uneven: UNEVEN.get() })
 }
 
 /// The operands of a call, flat: those with a lifetime of their own, and all of them as plans depend on them.
@@ -180,6 +199,15 @@ impl Outermost {
     }
 }
 
+/// Restores what was said of the outer call on all ways out.
+struct Uneven(bool);
+
+impl Drop for Uneven {
+    fn drop(&mut self) {
+        UNEVEN.set(self.0);
+    }
+}
+
 impl Drop for Outermost {
     fn drop(&mut self) {
         OUTERMOST.set(self.0);
@@ -216,6 +244,7 @@ fn run(
             written.push((buffer, shards));
         }
     }
+    let _uneven = Uneven(UNEVEN.replace(plan.uneven));
     let outcome = execute(def, &plan, &inputs, &mut written, args.as_any());
     for (buffer, shards) in written {
         buffer.put(shards);

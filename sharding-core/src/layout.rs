@@ -37,6 +37,21 @@ impl TensorLayout {
         Self(Arc::new(Inner { meta, mapping, hash: hasher.finish() }))
     }
 
+    /// Whether no device holds more elements than the first one: true of all balanced splits, and not of every placement
+    /// of the open trait. Unknown says nothing, so it counts as true.
+    pub fn first_holds_most(&self) -> bool {
+        self.places().iter().enumerate().all(|(axis, place)| {
+            let Place::Custom(custom) = place else { return true };
+            let Some(tensor_axis) = place.tensor_axis() else { return true };
+            let (extent, ways) = (self.shape().extent(tensor_axis), self.mesh().size(axis));
+            let held = |part: usize| -> usize {
+                custom.placement().ranges(extent, ways, part).iter().map(ExactSizeIterator::len).sum()
+            };
+            let first = held(0);
+            (1..ways).all(|part| held(part) <= first)
+        })
+    }
+
     /// The element type.
     pub fn dtype(&self) -> DType {
         self.0.meta.dtype

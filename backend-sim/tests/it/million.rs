@@ -101,3 +101,70 @@ fn a_program_runs_on_a_million_devices() {
     assert_eq!(log.peak_bytes(), 4 * (2 * 1024 * n as u64 + 1024 * 1024));
     assert!(log.collectives.is_empty());
 }
+
+#[test]
+fn a_program_is_timed_by_its_machine() {
+    use backend_sim::{Machine, Simulation};
+    use sharding_core::plan::{AlphaBetaCost, Link, roofline::H100_SXM};
+    let mesh = DeviceMesh::simulated(BackendKind::SIM, [1024, 8], ["dp", "tp"]).unwrap();
+    let on = |places: [Place; 2]| DeviceMapping::new(&mesh, places).unwrap();
+    let network = AlphaBetaCost::new(Link::new(1e-3, 1.0)).with_axis("tp", Link::new(1e-6, 1e11)).unwrap();
+    let simulation = Simulation::on(Machine { device: H100_SXM, network: std::sync::Arc::new(network) });
+    let n = 8192_usize;
+    let run = || {
+        let a = empty([1024 * n, n], &on([sharded(0), sharded(1)]));
+        let b = empty([n, n], &on([Place::Replicated, sharded(0)]));
+        matmul(&a, &b).unwrap().transfer_to(&on([sharded(0), Place::Replicated])).unwrap()
+    };
+    let (_, log) = simulation.record(run);
+    let line = line!() - 3;
+    let size = n as f64;
+    // A product of n x n/8 by n x n in f32, and the sum of its eight parts over tp.
+    let product =
+        (2.0 * size * size * size / 8.0 / 67e12).max(4.0 * size * size * (1.0 + 2.0 / 8.0) / 3.35e12);
+    let sum = 6.0 * 1e-6 + 2.0 * 7.0 / 8.0 * 4.0 * size * size / 1e11;
+    let close = |got: Option<f64>, want: f64| {
+        assert!((got.unwrap() / want - 1.0).abs() < 1e-9, "{got:?}, not {want}")
+    };
+    close(log.compute_seconds(), product);
+    close(log.communication_seconds(), sum);
+    close(log.seconds(), product + sum);
+    let reduce = log.costliest()[0];
+    assert_eq!(
+        (reduce.axes.as_slice(), reduce.at.unwrap().0.line()),
+        (&["tp".to_owned()][..], line),
+        "{log}"
+    );
+    assert!(reduce.at.unwrap().to_string().ends_with(&format!("million.rs:{line}")));
+    // Without a machine nothing is timed, unless the scope has a model in seconds: then collectives are.
+    let (_, untimed) = record(run);
+    assert_eq!((untimed.seconds(), untimed.bytes_moved()), (None, log.bytes_moved()));
+    let seconds = std::sync::Arc::new(AlphaBetaCost::new(Link::new(1e-6, 1e11)));
+    let (_, log) = (*sharding_core::Scope::current()).clone().with_cost(seconds).enter(|| record(run));
+    close(log.communication_seconds(), sum);
+    assert_eq!(log.compute_seconds(), None);
+}
+
+#[test]
+fn uneven_splits_are_owned_up_to() {
+    use sharding_core::placement::{Interleaved, Ragged};
+    let uneven = |sizes: [usize; 2], place: Place, rows: usize| {
+        let mesh = DeviceMesh::simulated(BackendKind::SIM, sizes, ["dp", "tp"]).unwrap();
+        let on = |place: Place| DeviceMapping::new(&mesh, [place, Place::Replicated]).unwrap();
+        let product =
+            record(|| matmul(&empty([rows, 4], &on(place)), &empty([4, 4], &on(Place::Replicated)))).1;
+        let moved = record(|| empty([rows, 4], &on(place)).transfer_to(&on(Place::Replicated)).unwrap()).1;
+        assert_eq!(product.to_string().contains("split unevenly"), product.uneven);
+        (product.uneven, moved.uneven)
+    };
+    // The third of a hundred devices has the most.
+    let mut sizes = vec![1; 100];
+    sizes[2] = 7;
+    let ragged = Ragged::place(0, sizes.clone());
+    assert_eq!(uneven([100, 2], ragged, 106), (true, true));
+    assert_eq!(uneven([100, 2], sharded(0), 106), (false, false));
+    assert_eq!(uneven([100, 2], Interleaved::place(0, [53, 53]), 106).1, false);
+    // A small mesh is held whole, and nothing is missing.
+    let small = Ragged::place(0, [1, 7, 2, 1]);
+    assert_eq!(uneven([4, 2], small, 11), (false, false));
+}

@@ -39,6 +39,8 @@ pub struct CallPlan {
     /// The mesh axes with staged rows.
     pub(crate) staged: SmallVec<[usize; 2]>,
     pub(crate) price: f64,
+    /// Whether some value is not held most by the first devices.
+    pub(crate) uneven: bool,
     /// The report, in mode Warn where something moves.
     pub(crate) warning: Option<Box<str>>,
 }
@@ -180,6 +182,7 @@ impl CallPlan {
         let stages: f64 =
             plan.rows.iter().enumerate().map(|(axis, row)| stage_price(row, &mesh, axis, scope.cost())).sum();
         let price = stages + moves.iter().flatten().map(|program| program.cost).sum::<f64>();
+        let uneven = layouts.iter().chain(&results).any(|layout| !layout.first_holds_most());
         let kernel = registry.kernel(def.name, backend.kind()).unwrap_or(def.kernel);
         let roles = rule_operands.iter().map(|operand| operand.role).collect();
         let read =
@@ -201,6 +204,7 @@ impl CallPlan {
             kernel,
             staged,
             price,
+            uneven,
             warning,
         })
     }

@@ -9,6 +9,7 @@ mod joint;
 mod pick;
 mod policy;
 mod report;
+pub mod roofline;
 #[cfg(test)]
 pub(crate) mod tests;
 mod text;
@@ -20,3 +21,4 @@ pub use cost::{CostModel, CostUnit, StepQuery, VolumeCost};
 pub use pick::{Plan, PlanRequest, plan};
 pub use policy::{Mode, PlannerKind, Policy};
 pub use report::{Report, trace};
+pub use roofline::Roofline;

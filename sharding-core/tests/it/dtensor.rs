@@ -30,7 +30,7 @@ impl CostModel for Theirs {
         0x7465_6e73_6f72
     }
     fn unit(&self) -> CostUnit {
-        CostUnit::Bytes
+        CostUnit::Score
     }
     fn transition(&self, _: Transition, _: f64, _: &DeviceMesh, _: usize) -> f64 {
         unreachable!("only programs are priced here")
