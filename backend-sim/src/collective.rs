@@ -78,7 +78,7 @@ impl Collectives for SimCollectives {
             made.push(storage::alloc(device, dtype, &shape).map_err(|error| error.with_op(op))?);
         }
         let simulation = Simulation::current();
-note_uneven(&simulation, [source, &step.target]);
+        note_uneven(&simulation, [source, &step.target]);
         simulation.count_collective(CollectiveUse {
             op,
             kind: step.kind,
