@@ -32,6 +32,11 @@ const FEW_ROWS: usize = 128;
 const ROW_TASK: usize = 8;
 /// Scalar products shorter than this are left to other loops.
 const SHORT: usize = 16;
+/// So many rows are worth bringing a matrix into order, unless scalar products are at least [`LONG`]: adding up the lanes
+/// of each costs as much as that.
+const SOME_ROWS: usize = 16;
+/// See [`SOME_ROWS`].
+const LONG: usize = 256;
 
 /// See [`Backend::supports`](sharding_core::backend::Backend::supports).
 pub(crate) fn supports(inputs: &[LocalMeta]) -> Support {
@@ -340,7 +345,8 @@ impl Multiply for i64 {
 impl Product<'_, f32> {
     /// Whether scalar products of rows are the way: a few rows by a matrix whose columns lie in order.
     fn is_rows(&self) -> bool {
-        self.m <= FEW_ROWS && self.k >= SHORT && self.a.column == 1 && self.b.row == 1
+        let least = if self.m <= SOME_ROWS { SHORT } else { LONG };
+        self.m <= FEW_ROWS && self.k >= least && self.a.column == 1 && self.b.row == 1
     }
 
     /// One matrix by scalar products of rows, `split` over the pool.
@@ -395,7 +401,11 @@ impl WithSimd for RowProducts<'_> {
 /// Columns from the `j`th on; the last one again where there are no more.
 #[inline(always)]
 fn columns<'a, const C: usize>(j: usize, n: usize, column: &impl Fn(usize) -> &'a [f32]) -> [&'a [f32]; C] {
-    std::array::from_fn(|c| column((j + c).min(n - 1)))
+    let mut found = [column(j); C];
+    for (c, slot) in found.iter_mut().enumerate().skip(1) {
+        *slot = column((j + c).min(n - 1));
+    }
+    found
 }
 
 /// Puts scalar products in their places, from column `j` on; those beyond the last row or column are left out.
@@ -409,8 +419,12 @@ fn put<const R: usize, const C: usize>(
 ) {
     let bias = product.bias_from(j);
     for (sums, out) in sums.iter().zip(out.chunks_mut(n)) {
-        for (c, (sum, slot)) in sums.iter().zip(&mut out[j..]).enumerate() {
-            slot.write(sum + bias.get(c).copied().unwrap_or(0.0));
+        let slots = sums.iter().zip(&mut out[j..]);
+        // Apart, as a read from an empty slice that is only masked out costs hundreds of cycles.
+        if bias.is_empty() {
+            slots.for_each(|(sum, slot)| _ = slot.write(*sum));
+        } else {
+            slots.zip(bias).for_each(|((sum, slot), bias)| _ = slot.write(sum + bias));
         }
     }
 }
@@ -428,19 +442,28 @@ fn scalar_products<S: Simd, const R: usize, const C: usize>(
     let (heads, others) = (rows.map(|row| &row.0[..len]), columns.map(|column| &column.0[..len]));
     let mut sums = [[simd.splat_f32s(0.0); C]; R];
     for l in 0..len {
-        let column: [S::f32s; C] = std::array::from_fn(|c| others[c][l]);
+        // Loops, not `from_fn`: its closure may become a function of its own, compiled for no instruction set.
+        let mut column = [simd.splat_f32s(0.0); C];
+        for (slot, other) in column.iter_mut().zip(&others) {
+            *slot = other[l];
+        }
         for (sums, head) in sums.iter_mut().zip(&heads) {
             for (sum, column) in sums.iter_mut().zip(column) {
                 *sum = simd.mul_add_f32s(head[l], column, *sum);
             }
         }
     }
-    std::array::from_fn(|r| {
-        std::array::from_fn(|c| {
-            let tail = rows[r].1.iter().zip(columns[c].1).map(|(x, y)| x * y);
-            simd.reduce_sum_f32s(sums[r][c]) + tail.sum::<f32>()
-        })
-    })
+    let mut products = [[0.0; C]; R];
+    for r in 0..R {
+        for c in 0..C {
+            let mut tail = 0.0;
+            for (x, y) in rows[r].1.iter().zip(columns[c].1) {
+                tail += x * y;
+            }
+            products[r][c] = simd.reduce_sum_f32s(sums[r][c]) + tail;
+        }
+    }
+    products
 }
 
 /// Runs [`Primitive::Dot`](sharding_core::backend::Primitive::Dot).

@@ -17,7 +17,7 @@ use crate::storage::{Buffer, Data};
 use bytemuck::{Pod, Zeroable, cast_slice};
 use half::{bf16, f16};
 use sharding_core::backend::{BinaryOp, UnaryOp};
-use sharding_core::{DType, ReduceOp, Result, Scalar};
+use sharding_core::{DType, Result, Scalar};
 use std::mem::MaybeUninit;
 
 /// A Rust type as which the elements of a storage are read and written: a word, or a number of its size and alignment
@@ -263,8 +263,14 @@ pub(crate) fn to_odd(x: f64) -> f32 {
 pub(crate) trait Item: Cell + PartialOrd {
     /// The dtype that lies in memory as it is computed in.
     const DTYPE: DType;
-    /// The value of cleared memory, and of rows that are not there.
+    /// The value of cleared memory, and of rows that are not there: what changes no sum.
     const ZERO: Self;
+    /// What changes no product.
+    const ONE: Self;
+    /// What is no greater than any.
+    const LOWEST: Self;
+    /// What is no lesser than any.
+    const HIGHEST: Self;
 
     /// The operand, if it is of this type.
     fn lane<'a>(value: &Value<'a>) -> Option<Lane<'a, Self>>;
@@ -400,6 +406,9 @@ macro_rules! float {
     ($dtype:ident) => {
         const DTYPE: DType = DType::$dtype;
         const ZERO: Self = 0.0;
+        const ONE: Self = 1.0;
+        const LOWEST: Self = Self::NEG_INFINITY;
+        const HIGHEST: Self = Self::INFINITY;
         #[inline(always)]
         fn plus(a: Self, b: Self) -> Self {
             a + b
@@ -490,6 +499,9 @@ macro_rules! integer {
     ($dtype:ident, $type:ident) => {
         const DTYPE: DType = DType::$dtype;
         const ZERO: Self = 0;
+        const ONE: Self = 1;
+        const LOWEST: Self = Self::MIN;
+        const HIGHEST: Self = Self::MAX;
         #[inline(always)]
         fn plus(a: Self, b: Self) -> Self {
             a.wrapping_add(b)
@@ -566,6 +578,9 @@ impl Item for u64 {
 impl Item for Truth {
     const DTYPE: DType = DType::Bool;
     const ZERO: Self = Truth(0);
+    const ONE: Self = Truth(1);
+    const LOWEST: Self = Truth(0);
+    const HIGHEST: Self = Truth(1);
     item!(Truth:);
     #[inline(always)]
     fn plus(a: Self, b: Self) -> Self {
@@ -672,33 +687,32 @@ fn compare<T: Item>(op: BinaryOp, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [May
     true
 }
 
-/// How two elements combine; see [`ReduceOp`].
+/// How two elements combine; see [`ReduceOp`](sharding_core::ReduceOp).
 pub(crate) trait Fold: Copy + Send + Sync {
-    /// The op.
-    const OP: ReduceOp;
     /// Combines two elements.
     fn fold<T: Item>(a: T, b: T) -> T;
     /// The value that changes nothing.
-    fn identity<T: Item>() -> T {
-        T::from_scalar(Self::OP.identity(T::DTYPE)).unwrap_or(T::ZERO)
-    }
+    fn identity<T: Item>() -> T;
 }
 
 macro_rules! folds {
-    ($($name:ident: $function:ident),*) => {$(
+    ($($name:ident: $function:ident $identity:ident),*) => {$(
         /// See [`Fold`].
         #[derive(Clone, Copy)]
         pub(crate) struct $name;
         impl Fold for $name {
-            const OP: ReduceOp = ReduceOp::$name;
             #[inline(always)]
             fn fold<T: Item>(a: T, b: T) -> T {
                 T::$function(a, b)
             }
+            #[inline(always)]
+            fn identity<T: Item>() -> T {
+                T::$identity
+            }
         }
     )*};
 }
-folds!(Sum: plus, Prod: times, Max: greater, Min: lesser);
+folds!(Sum: plus ZERO, Prod: times ONE, Max: greater LOWEST, Min: lesser HIGHEST);
 
 /// Runs a body with `$F` as the [`Fold`] of a [`ReduceOp`].
 macro_rules! with_fold {

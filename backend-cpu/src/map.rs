@@ -427,7 +427,9 @@ fn leaf<'r>(node: &Node, inputs: &[Value<'r>]) -> Result<Option<Value<'r>>> {
             None => Err(internal(format!("an expression reads input {i} of {}", inputs.len()))),
         },
         Node::Const(scalar, dtype) => with_lane!(dtype, T => {
-            let value = scalar.to_bytes(dtype).and_then(|_| T::from_scalar(scalar));
+            // Of halves in full: an expression on them is rounded where it ends.
+            let fits = !is_narrow(dtype) || scalar.to_bytes(dtype).is_some();
+            let value = if fits { T::from_scalar(scalar) } else { None };
             let value = value.ok_or_else(|| unsupported(format_args!("the constant {scalar} as {dtype}")))?;
             Ok(Some(T::value(Lane::Splat(value))))
         }),

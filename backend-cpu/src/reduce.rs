@@ -111,6 +111,9 @@ fn block<F: Fold, T: Item>(x: &[T]) -> T {
             *lane = F::fold(*lane, *x);
         }
     }
+    // The loop above keeps its lanes in order, if the compiler does not see how they are combined below: it would take
+    // them in halves and quarters all along.
+    let mut lanes = std::hint::black_box(lanes);
     for (lane, x) in lanes.iter_mut().zip(rest) {
         *lane = F::fold(*lane, *x);
     }
