@@ -66,7 +66,8 @@ mod tests {
     }
 }
 
-#[cfg(all(test, feature = "browser"))]
+#[cfg(test)]
+#[cfg(feature = "browser")]
 mod browser {
     use std::path::{Path, PathBuf};
     use std::process::{Command, Output, Stdio};
