@@ -1,7 +1,7 @@
 //! Self-attention, split by heads.
 
 use super::{Linear, LinearSplit, NamedTensors, Parallel};
-use crate::{add, matmul, mul, permute, reshape, softmax};
+use crate::{reshape, scaled_dot_product_attention, transpose};
 use sharding_core::{Error, ErrorKind, Result, Shape, Tensor};
 
 /// The number of heads of an [`Attention`].
@@ -77,10 +77,12 @@ pub struct Attention {
     pub output: Linear,
     /// How many heads there are.
     pub heads: Heads,
+    /// Whether a token attends only to itself and those before it.
+    pub causal: bool,
 }
 
 impl Attention {
-    /// Loads the linear layers of these names: query, key, value and output.
+    /// Loads the linear layers of these names: query, key, value and output. The layer is not causal.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] or [`ErrorKind::Shape`] if the heads do not fit each other or the weights, else as
@@ -109,45 +111,31 @@ impl Attention {
             value: Linear::load_units(source, value, parallel, others, head)?,
             output: Linear::load_units(source, output, parallel, last, unit)?,
             heads,
+            causal: false,
         })
     }
 
-    /// `[.., token, width]` to the same. The `mask` is added to the scores before the softmax: it broadcasts to
-    /// `[.., head, token, token]`, the last axis being the one that is attended to; 0 where it may be.
+    /// `[.., token, width]` to the same. The `mask` broadcasts to `[.., head, token, token]`, the last axis being the one that
+    /// is attended to: truth values, true where a token may, or numbers that are added to the scores.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`] if `x` has fewer than two axes or the heads do not fit the weights, else as the ops.
+    /// [`ErrorKind::Shape`] if `x` has fewer than two axes or the heads do not fit the weights, else as
+    /// [`scaled_dot_product_attention`](fn@crate::scaled_dot_product_attention).
     pub fn forward(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
         let located = |error: Error| error.with_op("Attention").with_operands([format!("x: {}", x.layout())]);
-        let group = self.heads.group().map_err(located)?;
+        self.heads.group().map_err(located)?;
         let head = head_size(self.query.weight.shape(), self.heads).map_err(located)?;
         let Heads { query, key_value } = self.heads;
         let queries = by_head(&self.query.forward(x)?, query, head)?;
         let keys = by_head(&self.key.forward(x)?, key_value, head)?;
         let values = by_head(&self.value.forward(x)?, key_value, head)?;
-        // The scores of n components grow with the square root of n.
-        let queries = mul(&queries, 1.0 / (head as f64).sqrt())?;
-        let (queries, keys, values) = match group {
-            1 => (queries, keys, values),
-            _ => (grouped(&queries, group)?, grouped(&keys, 1)?, grouped(&values, 1)?),
-        };
-        let mut scores = matmul(&queries, &swapped(&keys, 1)?)?;
-        if let Some(mask) = mask {
-            scores = match group {
-                1 => add(&scores, mask)?,
-                _ => add(&scores, &grouped_mask(mask, group)?)?,
-            };
-        }
-        let mixed = matmul(&softmax(&scores, -1)?, &values)?;
-        let mixed = match group {
-            1 => mixed,
-            _ => merged(&mixed)?,
-        };
-        let joined = swapped(&mixed, 2)?;
-        let mut dims = signed(joined.shape());
+        let mixed = scaled_dot_product_attention(&queries, &keys, &values, mask, self.causal, None)?;
+        // Heads side by side again.
+        let mixed = swapped(&mixed)?;
+        let mut dims = signed(mixed.shape());
         dims.truncate(dims.len().saturating_sub(2));
         dims.push((query * head) as isize);
-        self.output.forward(&reshape(&joined, &dims)?)
+        self.output.forward(&reshape(&mixed, &dims)?)
     }
 }
 
@@ -165,50 +153,12 @@ fn by_head(x: &Tensor, heads: usize, head: usize) -> Result<Tensor> {
     let mut dims = signed(x.shape());
     dims.pop();
     dims.extend([heads as isize, head as isize]);
-    swapped(&reshape(x, &dims)?, 2)
+    swapped(&reshape(x, &dims)?)
 }
 
-/// The axis that is `from_back` before the last one and the one before that, swapped.
-fn swapped(x: &Tensor, from_back: usize) -> Result<Tensor> {
-    let mut order: Vec<isize> = (0..x.shape().len() as isize).collect();
-    let at = order.len().saturating_sub(from_back + 1);
-    if let Some([a, b]) = order.get_mut(at..at + 2).and_then(|two| <&mut [isize; 2]>::try_from(two).ok()) {
-        std::mem::swap(a, b);
-    }
-    permute(x, &order)
-}
-
-/// `[.., head, token, component]` as `[.., group of heads, head, token, component]`.
-fn grouped(x: &Tensor, group: usize) -> Result<Tensor> {
-    let mut dims = signed(x.shape());
-    let at = dims.len().saturating_sub(3);
-    if let Some(heads) = dims.get_mut(at) {
-        *heads /= group.max(1) as isize;
-    }
-    dims.insert(at + 1, group as isize);
-    reshape(x, &dims)
-}
-
-/// A mask of scores for scores whose heads are grouped.
-fn grouped_mask(mask: &Tensor, group: usize) -> Result<Tensor> {
-    match mask.shape().iter().rev().nth(2) {
-        None => Ok(mask.clone()),
-        Some(1) => grouped(mask, 1),
-        Some(_) => grouped(mask, group),
-    }
-}
-
-/// What [`grouped`] did, undone.
-fn merged(x: &Tensor) -> Result<Tensor> {
-    let mut dims = signed(x.shape());
-    let at = dims.len().saturating_sub(4);
-    if at + 1 < dims.len() {
-        let heads = dims.remove(at);
-        if let Some(all) = dims.get_mut(at) {
-            *all *= heads;
-        }
-    }
-    reshape(x, &dims)
+/// The last two axes before the components, heads and tokens, swapped.
+fn swapped(x: &Tensor) -> Result<Tensor> {
+    transpose(x, -3, -2)
 }
 
 /// The extents as arguments of `reshape`. Extents are at most `isize::MAX` bytes long.

@@ -319,6 +319,7 @@ fn attention_is_the_formula() {
         value: linear(),
         output: linear(),
         heads: Heads::equal(1),
+        causal: false,
     };
     let x = Tensor::from_slice(&[1.0_f32, 0.0, 0.0, 2.0], [1, 2, 2], &whole).unwrap();
     let got = layer.forward(&x, None).unwrap().to_vec::<f32>().unwrap();
@@ -328,6 +329,11 @@ fn attention_is_the_formula() {
     };
     let (first, second) = (share(1.0, 0.0), share(4.0, 0.0));
     let want = [first, 2.0 * (1.0 - first), 1.0 - second, 2.0 * second];
+    assert!(got.iter().zip(want).all(|(got, want)| (got - want).abs() < 1e-6), "{got:?} is not {want:?}");
+
+    // The first token has nobody before it.
+    let got = Attention { causal: true, ..layer }.forward(&x, None).unwrap().to_vec::<f32>().unwrap();
+    let want = [1.0, 0.0, 1.0 - second, 2.0 * second];
     assert!(got.iter().zip(want).all(|(got, want)| (got - want).abs() < 1e-6), "{got:?} is not {want:?}");
 }
 
