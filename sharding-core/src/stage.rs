@@ -101,7 +101,17 @@ impl<'a> StageCx<'a> {
         let exchange = Exchange { map, operands: self.operands, result: layout, axes: self.axes };
         // What moves follows from the layouts; the row has said it.
         self.collectives.push(StageCollective { kind: StepKind::Permute, bytes: 0 });
-        let _span = tracing::info_span!("exchange", op = self.op, %exchange).entered();
+        let received = || exchange.most_received().unwrap_or(0);
+        let axes = || exchange.axis_names().collect::<Vec<_>>().join(",");
+        let _span = tracing::info_span!(
+            "redistribute",
+            op = self.op,
+            kind = StepKind::Permute.name(),
+            axes = axes(),
+            bytes = received() as f64,
+        )
+        .entered();
+        let _seen = Seen::new(|| Event::Exchange { op: self.op, exchange: &exchange, bytes: received() });
         self.backend.collectives().exchange(self.op, &exchange, shards)
     }
 

@@ -128,6 +128,25 @@ mod tests {
     }
 
     #[test]
+    fn what_moves_inside_the_op_is_seen() {
+        use sharding_core::trace::explain;
+        use sharding_core::{BackendKind, DeviceMapping, DeviceMesh, Tensor};
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"]).unwrap();
+        let rows = DeviceMapping::new(&mesh, [Place::Sharded(0)]).unwrap();
+        let x = Tensor::from_slice(&[1.0_f32; 24], [8, 3], &rows).unwrap();
+        let moved = |range: std::ops::Range<isize>| {
+            let report = explain(|| slice(&x, &[Index::from(range)]).unwrap()).report;
+            report
+                .steps
+                .iter()
+                .map(|step| (step.kind.name(), step.axes.join(","), step.bytes))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(moved(0..6), [("permute", "tp".to_owned(), 12.0)]);
+        assert_eq!(moved(1..7), [("local_slice", "tp".to_owned(), 0.0)]);
+    }
+
+    #[test]
     fn of_a_part_of_a_split_axis_only_what_is_elsewhere_moves() {
         let x: ask::Placed<'_> = (DType::F32, &[8, 3], &[Place::Sharded(0)]);
         let check = |index: Index, want: &str| {

@@ -163,6 +163,20 @@ impl Exchange<'_> {
         Ok(elements * self.result.dtype().size())
     }
 
+    /// The most bytes that one device receives from others; of a large mesh some devices, evenly spread, are asked.
+    ///
+    /// # Errors
+    /// As [`Exchange::received`].
+    pub fn most_received(&self) -> Result<usize> {
+        const ASKED: usize = 64;
+        let devices = self.result.mesh().num_devices();
+        let mut most = 0;
+        for position in (0..devices).step_by(devices.div_ceil(ASKED).max(1)) {
+            most = most.max(self.received(position)?);
+        }
+        Ok(most)
+    }
+
     /// The names of the mesh axes.
     pub fn axis_names(&self) -> impl Iterator<Item = &str> {
         self.axes.iter().map(|axis| self.result.mesh().axis_name(*axis))

@@ -1,8 +1,8 @@
 //! A trace for Perfetto and chrome://tracing.
 
 use super::{Event, Watch, place};
-use crate::backend::{Step, backend_of};
-use crate::{Device, Error, ErrorKind, Result, Scope, ScopeGuard, TensorLayout};
+use crate::backend::backend_of;
+use crate::{Device, DeviceMesh, Error, ErrorKind, Result, Scope, ScopeGuard, TensorLayout};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -186,7 +186,12 @@ impl Watch for Writer {
             Event::Op { .. } | Event::Reshard { .. } => vec![thread + 1],
             Event::Kernel { device, .. } => vec![state.device(*device)],
             Event::Step { step, .. } => {
-                devices(step).into_iter().map(|device| state.device(device)).collect()
+                let meshes = [step.source.mesh(), step.target.mesh()];
+                devices(meshes).into_iter().map(|device| state.device(device)).collect()
+            }
+            Event::Exchange { exchange, .. } => {
+                let mesh = exchange.result.mesh();
+                devices([mesh, mesh]).into_iter().map(|device| state.device(device)).collect()
             }
         };
         let micros = |at: Instant| at.saturating_duration_since(self.start).as_nanos() as f64 / 1e3;
@@ -204,15 +209,15 @@ impl Watch for Writer {
 }
 
 /// The devices of a step that this process addresses.
-fn devices(step: &Step) -> Vec<Device> {
+fn devices([from, to]: [&DeviceMesh; 2]) -> Vec<Device> {
     let mut all = Vec::new();
-    for mesh in [step.source.mesh(), step.target.mesh()] {
+    for mesh in [from, to] {
         let kind = mesh.device(0).map(|device| device.kind);
         let Some(positions) = kind.and_then(|kind| backend_of(kind).ok()?.positions(mesh).ok()) else {
             continue;
         };
         all.extend(positions.iter().filter_map(|position| mesh.device(*position)));
-        if step.source.mesh() == step.target.mesh() {
+        if from == to {
             break;
         }
     }
@@ -257,6 +262,18 @@ fn words(event: &Event<'_>) -> (String, &'static str, String) {
                 json(&step.target.mapping().to_string())
             );
             (step.kind.name().to_owned(), if step.kind.communicates() { "collective" } else { "local" }, text)
+        }
+        Event::Exchange { op, exchange, bytes } => {
+            let axes: Vec<&str> = exchange.axis_names().collect();
+            let from: Vec<String> = exchange.operands.iter().map(ToString::to_string).collect();
+            let text = format!(
+                "\"op\":{},\"axes\":{},\"from\":{},\"to\":{},\"bytes\":{bytes}",
+                json(op),
+                json(&axes.join(", ")),
+                json(&from.join("; ")),
+                json(&exchange.result.mapping().to_string())
+            );
+            ("permute".to_owned(), "collective", text)
         }
         Event::Kernel { op, name, inputs, result, bytes, .. } => {
             let text = format!(

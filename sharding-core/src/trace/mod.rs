@@ -16,7 +16,7 @@ pub use comm::{Allowed, check_comm};
 pub use file::{TraceFile, trace_to_file};
 pub use report::{CommReport, CommStep, Explained, explain};
 
-use crate::backend::{LocalArray, Step};
+use crate::backend::{Exchange, LocalArray, Step};
 use crate::{DType, Device, Scope, Shape, TensorLayout};
 use std::panic::Location;
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub(crate) enum Event<'a> {
     Reshard { op: &'static str, source: &'a TensorLayout, target: &'a TensorLayout },
     /// A step of a redistribution, or a collective of a staged function.
     Step { op: &'static str, step: &'a Step },
+    /// An index map between shards, as part of an op; the most bytes that one device receives.
+    Exchange { op: &'static str, exchange: &'a Exchange<'a>, bytes: usize },
     /// A kernel on one device.
     Kernel { op: &'static str, name: String, device: Device, inputs: String, result: String, bytes: usize },
 }

@@ -1,8 +1,8 @@
 //! What a program moved, as a table.
 
 use super::{Event, Watch, place};
-use crate::backend::{Step, StepKind};
-use crate::plan::{CostUnit, VolumeCost};
+use crate::backend::{Exchange, Step, StepKind};
+use crate::plan::{CostUnit, StepQuery, VolumeCost};
 use crate::{Scope, TensorLayout, dispatch};
 use std::fmt;
 use std::panic::Location;
@@ -109,6 +109,17 @@ impl Collector {
     }
 }
 
+impl Collector {
+    fn count(&self, one: CommStep) {
+        let mut report = self.lock();
+        let like = |known: &&mut CommStep| CommStep { count: 1, ..(**known).clone() } == one;
+        match report.steps.iter_mut().find(like) {
+            Some(known) => known.count += 1,
+            None => report.steps.push(one),
+        }
+    }
+}
+
 impl Watch for Collector {
     fn begin(&self, event: &Event<'_>) {
         match event {
@@ -119,14 +130,9 @@ impl Watch for Collector {
                 if step.kind == StepKind::Relabel {
                     return;
                 }
-                let one = comm_step(op, step);
-                let mut report = self.lock();
-                let like = |known: &&mut CommStep| CommStep { count: 1, ..(**known).clone() } == one;
-                match report.steps.iter_mut().find(like) {
-                    Some(known) => known.count += 1,
-                    None => report.steps.push(one),
-                }
+                self.count(comm_step(op, step));
             }
+            Event::Exchange { op, exchange, bytes } => self.count(comm_exchange(op, exchange, *bytes)),
         }
     }
 
@@ -157,6 +163,35 @@ fn comm_step(op: &'static str, step: &Step) -> CommStep {
         bytes: step.query(|query| crate::plan::CostModel::step(&VolumeCost, query)),
         seconds,
         peak: held(&step.source).saturating_add(held(&step.target)),
+        count: 1,
+    }
+}
+
+/// An exchange inside an op; where no device lacks anything it is a slice.
+fn comm_exchange(op: &'static str, exchange: &Exchange<'_>, bytes: usize) -> CommStep {
+    let (scope, mesh) = (Scope::current(), exchange.result.mesh());
+    let group = exchange.axes.iter().map(|axis| mesh.size(*axis)).product();
+    let query = StepQuery {
+        kind: StepKind::Permute,
+        mesh,
+        axes: exchange.axes,
+        group,
+        bytes: exchange.result.bytes() as f64,
+        received: bytes as f64,
+    };
+    // Cost models are foreign code; one that panics gives no seconds.
+    let seconds = || match scope.cost().unit() {
+        CostUnit::Seconds => Some(scope.cost().step(&query)),
+        CostUnit::Bytes | CostUnit::Score => None,
+    };
+    CommStep {
+        op,
+        at: dispatch::outermost().map_or_else(|| "-".to_owned(), |(_, at)| place(at)),
+        kind: if bytes == 0 { StepKind::LocalSlice } else { StepKind::Permute },
+        axes: exchange.axis_names().map(str::to_owned).collect(),
+        bytes: bytes as f64,
+        seconds: dispatch::guarded("the cost model", || Ok(seconds())).ok().flatten(),
+        peak: exchange.operands.iter().map(held).fold(held(exchange.result), usize::saturating_add),
         count: 1,
     }
 }
