@@ -5,8 +5,9 @@
 //! i64, whose low bits are those of any narrower product, and of u64.
 
 use crate::device::dispatch;
-use crate::element::{Item, Kind, Narrow, Slot, apply, is_narrow, kind, with_narrow};
+use crate::element::{Item, Kind, Narrow, Slot, is_narrow, kind, with_narrow};
 use crate::map::Lane;
+use crate::map::apply;
 use crate::storage::{View, as_slots, internal, overwrite, unsupported, with_word};
 use bytemuck::cast_slice;
 use gemm::Parallelism;

@@ -12,7 +12,7 @@
 //! [`with_narrow`] and the conversions of its lane.
 
 use crate::device::vectorize;
-use crate::map::{Lane, Value};
+use crate::map::{Lane, Value, apply, zip};
 use crate::storage::{Buffer, Data};
 use bytemuck::{Pod, Zeroable, cast_slice};
 use half::{bf16, f16};
@@ -626,56 +626,6 @@ impl Item for Truth {
     }
 }
 
-/// `out[i] = f(x[i])` for every element, vectorised.
-#[inline]
-pub(crate) fn apply<T: Copy, R: Copy>(x: Lane<'_, T>, out: &mut [MaybeUninit<R>], f: impl Fn(T) -> R) {
-    match x {
-        // A loop, not `for_each`: its closure would be a call of its own where `f` is long. It owns what it captures, as
-        // do all closures here: what is behind a reference may change with every store, and keeps loops from vectorising.
-        Lane::Slice(x) => vectorize(
-            #[inline(always)]
-            move || {
-                for (slot, x) in out.iter_mut().zip(x) {
-                    slot.write(f(*x));
-                }
-            },
-        ),
-        Lane::Splat(x) => out.fill(MaybeUninit::new(f(x))),
-    }
-}
-
-/// `out[i] = f(a[i], b[i])` for every element, vectorised.
-#[inline]
-pub(crate) fn zip<T: Copy, R: Copy>(
-    a: Lane<'_, T>,
-    b: Lane<'_, T>,
-    out: &mut [MaybeUninit<R>],
-    f: impl Fn(T, T) -> R,
-) {
-    match (a, b) {
-        (Lane::Slice(a), Lane::Slice(b)) => vectorize(
-            #[inline(always)]
-            move || {
-                for ((slot, a), b) in out.iter_mut().zip(a).zip(b) {
-                    slot.write(f(*a, *b));
-                }
-            },
-        ),
-        (a, Lane::Splat(b)) => apply(
-            a,
-            out,
-            #[inline(always)]
-            move |a| f(a, b),
-        ),
-        (Lane::Splat(a), b) => apply(
-            b,
-            out,
-            #[inline(always)]
-            move |b| f(a, b),
-        ),
-    }
-}
-
 /// Comparison of two operands of one type; false if the op is none.
 fn compare<T: Item>(op: BinaryOp, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [MaybeUninit<Truth>]) -> bool {
     match op {
@@ -686,58 +636,6 @@ fn compare<T: Item>(op: BinaryOp, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [May
     }
     true
 }
-
-/// How two elements combine; see [`ReduceOp`](sharding_core::ReduceOp).
-pub(crate) trait Fold: Copy + Send + Sync {
-    /// Combines two elements.
-    fn fold<T: Item>(a: T, b: T) -> T;
-    /// The value that changes nothing.
-    fn identity<T: Item>() -> T;
-}
-
-macro_rules! folds {
-    ($($name:ident: $function:ident $identity:ident),*) => {$(
-        /// See [`Fold`].
-        #[derive(Clone, Copy)]
-        pub(crate) struct $name;
-        impl Fold for $name {
-            #[inline(always)]
-            fn fold<T: Item>(a: T, b: T) -> T {
-                T::$function(a, b)
-            }
-            #[inline(always)]
-            fn identity<T: Item>() -> T {
-                T::$identity
-            }
-        }
-    )*};
-}
-folds!(Sum: plus ZERO, Prod: times ONE, Max: greater LOWEST, Min: lesser HIGHEST);
-
-/// Runs a body with `$F` as the [`Fold`] of a [`ReduceOp`].
-macro_rules! with_fold {
-    ($op:expr, $F:ident => $body:expr) => {
-        match $op {
-            sharding_core::ReduceOp::Sum => {
-                type $F = $crate::element::Sum;
-                $body
-            }
-            sharding_core::ReduceOp::Prod => {
-                type $F = $crate::element::Prod;
-                $body
-            }
-            sharding_core::ReduceOp::Max => {
-                type $F = $crate::element::Max;
-                $body
-            }
-            sharding_core::ReduceOp::Min => {
-                type $F = $crate::element::Min;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use with_fold;
 
 // Elementary functions of f32 without branches, so that loops over them vectorise, and without fused products, so that
 // every instruction set gives the same bits. The polynomials are weighted minimax fits made for this crate; the

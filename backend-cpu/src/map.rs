@@ -2,7 +2,7 @@
 
 use crate::copy::{Walk, transposes};
 use crate::device::{is_large, vectorize};
-use crate::element::{Cell, Item, Narrow, Truth, apply, is_narrow, with_lane, with_narrow};
+use crate::element::{Cell, Item, Narrow, Truth, is_narrow, with_lane, with_narrow};
 use crate::storage::{View, alloc, as_slots, dense, internal, overwrite, unsupported, with_word};
 use bytemuck::{cast_slice, cast_slice_mut};
 use rayon::prelude::*;
@@ -434,6 +434,56 @@ fn leaf<'r>(node: &Node, inputs: &[Value<'r>]) -> Result<Option<Value<'r>>> {
             Ok(Some(T::value(Lane::Splat(value))))
         }),
         _ => Ok(None),
+    }
+}
+
+/// `out[i] = f(x[i])` for every element, vectorised.
+#[inline]
+pub(crate) fn apply<T: Copy, R: Copy>(x: Lane<'_, T>, out: &mut [MaybeUninit<R>], f: impl Fn(T) -> R) {
+    match x {
+        // A loop, not `for_each`: its closure would be a call of its own where `f` is long. It owns what it captures, as
+        // do all closures here: what is behind a reference may change with every store, and keeps loops from vectorising.
+        Lane::Slice(x) => vectorize(
+            #[inline(always)]
+            move || {
+                for (slot, x) in out.iter_mut().zip(x) {
+                    slot.write(f(*x));
+                }
+            },
+        ),
+        Lane::Splat(x) => out.fill(MaybeUninit::new(f(x))),
+    }
+}
+
+/// `out[i] = f(a[i], b[i])` for every element, vectorised.
+#[inline]
+pub(crate) fn zip<T: Copy, R: Copy>(
+    a: Lane<'_, T>,
+    b: Lane<'_, T>,
+    out: &mut [MaybeUninit<R>],
+    f: impl Fn(T, T) -> R,
+) {
+    match (a, b) {
+        (Lane::Slice(a), Lane::Slice(b)) => vectorize(
+            #[inline(always)]
+            move || {
+                for ((slot, a), b) in out.iter_mut().zip(a).zip(b) {
+                    slot.write(f(*a, *b));
+                }
+            },
+        ),
+        (a, Lane::Splat(b)) => apply(
+            a,
+            out,
+            #[inline(always)]
+            move |a| f(a, b),
+        ),
+        (Lane::Splat(a), b) => apply(
+            b,
+            out,
+            #[inline(always)]
+            move |b| f(a, b),
+        ),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reductions in a fixed order: blocks of lanes, then a binary tree, whatever the strides and threads.
 
 use crate::device::{is_large, vectorize};
-use crate::element::{Fold, Item, Narrow, Slot, is_narrow, with_fold, with_lane, with_narrow};
+use crate::element::{Item, Narrow, Slot, is_narrow, with_lane, with_narrow};
 use crate::storage::{View, internal, overwrite, with_word};
 use bytemuck::cast_slice;
 use rayon::prelude::*;
@@ -19,6 +19,56 @@ const COLUMNS: usize = 512;
 /// Rows that are added one after the other.
 const ROWS: usize = 32;
 
+/// How two elements combine; see [`ReduceOp`](sharding_core::ReduceOp).
+pub(crate) trait Fold: Copy + Send + Sync {
+    /// Combines two elements.
+    fn fold<T: Item>(a: T, b: T) -> T;
+    /// The value that changes nothing.
+    fn identity<T: Item>() -> T;
+}
+
+macro_rules! folds {
+    ($($name:ident: $function:ident $identity:ident),*) => {$(
+        /// See [`Fold`].
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name;
+        impl Fold for $name {
+            #[inline(always)]
+            fn fold<T: Item>(a: T, b: T) -> T {
+                T::$function(a, b)
+            }
+            #[inline(always)]
+            fn identity<T: Item>() -> T {
+                T::$identity
+            }
+        }
+    )*};
+}
+folds!(Sum: plus ZERO, Prod: times ONE, Max: greater LOWEST, Min: lesser HIGHEST);
+
+/// Runs a body with `$F` as the [`Fold`] of a [`ReduceOp`].
+macro_rules! with_fold {
+    ($op:expr, $F:ident => $body:expr) => {
+        match $op {
+            sharding_core::ReduceOp::Sum => {
+                type $F = $crate::reduce::Sum;
+                $body
+            }
+            sharding_core::ReduceOp::Prod => {
+                type $F = $crate::reduce::Prod;
+                $body
+            }
+            sharding_core::ReduceOp::Max => {
+                type $F = $crate::reduce::Max;
+                $body
+            }
+            sharding_core::ReduceOp::Min => {
+                type $F = $crate::reduce::Min;
+                $body
+            }
+        }
+    };
+}
 /// See [`Backend::supports`](sharding_core::backend::Backend::supports).
 pub(crate) fn supports(reduce: &Reduce, inputs: &[LocalMeta]) -> Support {
     match inputs {
