@@ -1,6 +1,6 @@
 //! Tensors: a layout and the local arrays that this process can address.
 
-use crate::backend::{Backend, LocalArrays, Positions, backend_of};
+use crate::backend::{Backend, LocalArray, LocalArrays, Positions, backend_of};
 use crate::dispatch::Outermost;
 use crate::redistribute::Program;
 use crate::trace::{Event, Seen};
@@ -165,9 +165,7 @@ impl Tensor {
         };
         let located =
             |error: Error| error.with_op("shard_to_vec").with_operands([format!("x: {}", self.layout())]);
-        let mut bytes = host_bytes(shard.bytes()).map_err(located)?;
-        backend_of(shard.device().kind)?.read(shard, &mut bytes).map_err(located)?;
-        Ok(T::from_bytes(&bytes))
+        read_shard(shard).map(|bytes| T::from_bytes(&bytes)).map_err(located)
     }
 
     /// All elements, row-major; shards are brought together first.
@@ -177,16 +175,27 @@ impl Tensor {
     /// the backend says.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.expect::<T>()?;
+        Ok(T::from_bytes(&self.whole_bytes("to_vec")?))
+    }
+
+    /// The bytes of all elements of whatever dtype, row-major in native order, as [`Tensor::from_bytes`] takes them; shards
+    /// are brought together first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Sharding`] where a placement is Unknown, else what the backend says.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        self.whole_bytes("to_bytes")
+    }
+
+    fn whole_bytes(&self, op: &'static str) -> Result<Vec<u8>> {
+        let located = |error: Error| error.with_op(op).with_operands([format!("x: {}", self.layout())]);
         let whole = self.transfer_to(&DeviceMapping::replicated(self.mesh()))?;
-        let Some(first) = whole.positions().first() else {
-            return Err(Error::new(ErrorKind::Process, "no shard is addressable in this process")
-                .with_op("to_vec")
-                .with_operands([format!("x: {}", self.layout())])
-                .with_fix(
-                    "read it in a process of the mesh, or x.transfer_to(&mapping) onto this one's devices",
-                ));
-        };
-        whole.shard_to_vec(*first)
+        let first = whole.shards().first().ok_or_else(|| {
+            Error::new(ErrorKind::Process, "no shard is addressable in this process").with_fix(
+                "read it in a process of the mesh, or x.transfer_to(&mapping) onto this one's devices",
+            )
+        });
+        first.and_then(read_shard).map_err(located)
     }
 
     fn expect<T: Element>(&self) -> Result<()> {
@@ -319,6 +328,13 @@ pub(crate) fn host_room(bytes: &mut Vec<u8>, n: usize) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The bytes of a local array.
+fn read_shard(shard: &LocalArray) -> Result<Vec<u8>> {
+    let mut bytes = host_bytes(shard.bytes())?;
+    backend_of(shard.device().kind)?.read(shard, &mut bytes)?;
+    Ok(bytes)
 }
 
 /// There is one local array of the right dtype and shape per position.

@@ -7,7 +7,7 @@ use sharding_core::conformance::backend::{GROUPS, run_group};
 const NO_MEMORY: &str = "nothing runs before there is memory on the device";
 
 /// What cannot pass yet, with or without a GPU.
-const EXPECTED: [(&str, &str); 19] = [
+const EXPECTED: [(&str, &str); 15] = [
     ("memory/round_trip", NO_MEMORY),
     ("memory/broadcast", NO_MEMORY),
     ("memory/views_of_views", NO_MEMORY),
@@ -22,11 +22,7 @@ const EXPECTED: [(&str, &str); 19] = [
     ("reduce/repeats", NO_MEMORY),
     ("gather/out_of_range", NO_MEMORY),
     ("collectives/relabel", NO_MEMORY),
-    ("fused/softmax.lowering", NO_MEMORY),
-    ("fused/softmax.large.lowering", NO_MEMORY),
-    ("fused/layer_norm.lowering", NO_MEMORY),
-    ("fused/rms_norm.lowering", NO_MEMORY),
-    ("fused/linear.lowering", NO_MEMORY),
+    ("lowering", NO_MEMORY),
 ];
 
 sharding_core::backend_suite!(kind = BackendKind::CUDA, expectations = EXPECTED);

@@ -2,6 +2,7 @@
 //! combinations, splits that do not nest, custom placements, one-device operands and numbers among them.
 
 use sharding_core::backend::StepKind;
+use sharding_core::conformance::host::{rounded, scalars, tolerance, wrapped};
 use sharding_core::op::{Case, Fill, OpDef, OperandKind, Registry};
 use sharding_core::{AxisType, DType, dispatch_dyn, plan_call};
 use sharding_ops::{
@@ -26,7 +27,7 @@ impl Numbers {
     }
 }
 
-/// Host values: all dtypes as f64, exact for what the tests use.
+/// Host values: all dtypes as f64, exact for what the tests use; see [`element`].
 #[derive(Clone, Debug)]
 struct Host {
     dtype: DType,
@@ -34,25 +35,26 @@ struct Host {
     values: Vec<f64>,
 }
 
-fn upload(host: &Host, mapping: &DeviceMapping) -> Result<Tensor> {
-    let shape = host.shape.as_slice();
-    match host.dtype {
-        DType::Bool => {
-            Tensor::from_slice(&host.values.iter().map(|v| *v > 0.0).collect::<Vec<_>>(), shape, mapping)
-        }
-        DType::I64 => {
-            Tensor::from_slice(&host.values.iter().map(|v| *v as i64).collect::<Vec<_>>(), shape, mapping)
-        }
-        _ => Tensor::from_slice(&host.values.iter().map(|v| *v as f32).collect::<Vec<_>>(), shape, mapping),
+/// A number as an element: wrapped to an integer dtype, rounded to a float one.
+fn element(value: f64, dtype: DType) -> Scalar {
+    match dtype {
+        DType::Bool => Scalar::Bool(value > 0.0),
+        _ if dtype.is_float() => rounded(value, dtype),
+        _ => wrapped(value as i128, dtype),
     }
 }
 
+fn upload(host: &Host, mapping: &DeviceMapping) -> Result<Tensor> {
+    let layout = TensorLayout::new(host.dtype, host.shape.as_slice(), mapping.clone())?;
+    let elements = host.values.iter().map(|value| element(*value, host.dtype));
+    let bytes: Vec<u8> =
+        elements.flat_map(|element| element.to_bytes(host.dtype).unwrap_or_default()).collect();
+    Tensor::from_bytes(&bytes, layout)
+}
+
 fn read(x: &Tensor) -> Result<Vec<f64>> {
-    Ok(match x.dtype() {
-        DType::Bool => x.to_vec::<bool>()?.into_iter().map(|v| f64::from(u8::from(v))).collect(),
-        DType::I64 => x.to_vec::<i64>()?.into_iter().map(|v| v as f64).collect(),
-        _ => x.to_vec::<f32>()?.into_iter().map(f64::from).collect(),
-    })
+    let bytes = x.to_bytes()?;
+    Ok(scalars(x.dtype(), &bytes).into_iter().map(Scalar::as_f64).collect())
 }
 
 fn values(numbers: &mut Numbers, dtype: DType, fill: Fill, n: usize) -> Vec<f64> {
@@ -60,23 +62,26 @@ fn values(numbers: &mut Numbers, dtype: DType, fill: Fill, n: usize) -> Vec<f64>
         .map(|_| match (fill, dtype) {
             (Fill::Below(bound), _) => numbers.below(bound) as f64,
             (_, DType::Bool) => numbers.below(2) as f64,
-            (Fill::Positive, DType::I64) => 1.0 + numbers.below(5) as f64,
-            (Fill::Positive, _) => 0.5 + numbers.below(9) as f64 / 2.0,
+            (Fill::Positive, _) if dtype.is_float() => 0.5 + numbers.below(9) as f64 / 2.0,
+            (Fill::Positive, _) => 1.0 + numbers.below(5) as f64,
             _ => {
                 let v = numbers.below(12) as f64 - 6.0;
-                if v < 0.0 { v } else { v + 1.0 }
+                let v = if v < 0.0 { v } else { v + 1.0 };
+                if dtype.is_float() || dtype.is_signed() { v } else { v.abs() }
             }
         })
         .collect()
 }
 
-/// Unequal parts of both signs whose combination is `value`.
-fn parts(numbers: &mut Numbers, op: ReduceOp, value: f64, n: usize) -> Vec<f64> {
+/// Unequal parts, of both signs or wrapped, whose combination is `value`.
+fn parts(numbers: &mut Numbers, dtype: DType, op: ReduceOp, value: f64, n: usize) -> Vec<f64> {
+    let signed = dtype.is_float() || dtype.is_signed();
     let at = numbers.below(n);
     let mut parts: Vec<f64> = (0..n)
         .map(|_| match op {
             ReduceOp::Sum => numbers.below(9) as f64 - 4.0,
-            ReduceOp::Max => value - numbers.below(4) as f64,
+            ReduceOp::Max if signed => value - numbers.below(4) as f64,
+            ReduceOp::Max => (value - numbers.below(4) as f64).max(0.0),
             ReduceOp::Min => value + numbers.below(4) as f64,
             ReduceOp::Prod => [1.0, -1.0][numbers.below(2)],
         })
@@ -104,7 +109,7 @@ fn place(numbers: &mut Numbers, host: &Host, mesh: &DeviceMesh, places: &[Place]
     let whole: Vec<Place> =
         places.iter().map(|place| if place.is_partial() { Place::Replicated } else { *place }).collect();
     let whole = DeviceMapping::new(mesh, whole)?;
-    let split: Vec<Vec<f64>> = host.values.iter().map(|v| parts(numbers, op, *v, ways)).collect();
+    let split: Vec<Vec<f64>> = host.values.iter().map(|v| parts(numbers, host.dtype, op, *v, ways)).collect();
     let terms: Vec<Tensor> = (0..ways)
         .map(|part| upload(&Host { values: split.iter().map(|p| p[part]).collect(), ..host.clone() }, &whole))
         .collect::<Result<_>>()?;
@@ -176,8 +181,15 @@ fn call(
     Ok(all)
 }
 
-fn close(a: f64, b: f64, exact: bool) -> bool {
-    a == b || (a.is_nan() && b.is_nan()) || (!exact && (a - b).abs() <= 2e-4 * a.abs().max(b.abs()).max(1.0))
+/// Equal within `bound`, relative to the greater of 1 and their size.
+fn close(a: f64, b: f64, bound: f64) -> bool {
+    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= bound * a.abs().max(b.abs()).max(1.0)
+}
+
+/// How far results may be apart where this dtype takes part: parts are up to ten times as large as what they add up to,
+/// and each is rounded.
+fn bound(dtype: DType) -> f64 {
+    10.0 * tolerance(dtype)
 }
 
 #[test]
@@ -221,15 +233,15 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
                         values: values(&mut numbers, meta.dtype, operand.fill, n),
                     });
                 }
-                let mut scalars: Vec<Option<Scalar>> = vec![None; hosts.len()];
+                let mut numbers_given: Vec<Option<Scalar>> = vec![None; hosts.len()];
                 if def.operands.len() == case.operands.len() && numbers.chance(3) {
                     let i = numbers.below(hosts.len());
                     if def.operands[i].kind == OperandKind::Scalar && hosts.len() > 1 {
                         let v = hosts[i].values.first().copied().unwrap_or(3.0);
-                        scalars[i] = Some(match hosts[i].dtype {
+                        numbers_given[i] = Some(match hosts[i].dtype {
                             DType::Bool => Scalar::Bool(v != 0.0),
-                            DType::I64 => Scalar::Int(v as i64),
-                            _ => Scalar::Float(v),
+                            dtype if dtype.is_float() => Scalar::Float(v),
+                            _ => Scalar::Int(v as i64),
                         });
                     }
                 }
@@ -237,7 +249,7 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
                     .iter()
                     .map(|host| upload(host, &DeviceMapping::replicated(&one)))
                     .collect::<Result<_>>()?;
-                let want = call(def, case, &whole, &scalars)?;
+                let want = call(def, case, &whole, &numbers_given)?;
                 let want: Vec<Vec<f64>> = want.iter().map(read).collect::<Result<_>>()?;
                 let op = if numbers.chance(2) {
                     ReduceOp::Sum
@@ -280,9 +292,7 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
                             != host
                                 .values
                                 .iter()
-                                .map(|v| {
-                                    if host.dtype == DType::Bool { f64::from(u8::from(*v > 0.0)) } else { *v }
-                                })
+                                .map(|v| element(*v, host.dtype).as_f64())
                                 .collect::<Vec<_>>()
                     {
                         note(
@@ -294,13 +304,15 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
                 }
                 let layouts: Vec<String> = placed
                     .iter()
-                    .zip(&scalars)
+                    .zip(&numbers_given)
                     .map(|(x, s)| s.map_or(x.layout().to_string(), |s| format!("number {s}")))
                     .collect();
                 let at = format!("{} {:?} on {mesh}: {}", def.name, case.args, layouts.join("; "));
                 let got = auto_reshard(Policy::silent().all(), || {
-                    call(def, case, &placed, &scalars).and_then(|all| {
-                        all.iter().map(|x| Ok((x.layout().to_string(), read(x)?))).collect::<Result<Vec<_>>>()
+                    call(def, case, &placed, &numbers_given).and_then(|all| {
+                        all.iter()
+                            .map(|x| Ok((x.layout().to_string(), x.dtype(), read(x)?)))
+                            .collect::<Result<Vec<_>>>()
                     })
                 });
                 match got {
@@ -321,10 +333,11 @@ fn any_placement_gives_the_one_device_result() -> Result<()> {
                     }
                     Ok(got) => {
                         compared += 1;
-                        let exact = hosts.iter().all(|host| host.dtype != DType::F32);
-                        for ((layout, got), want) in got.iter().zip(&want) {
+                        let operands = hosts.iter().map(|host| bound(host.dtype));
+                        for ((layout, dtype, got), want) in got.iter().zip(&want) {
+                            let bound = operands.clone().fold(bound(*dtype), f64::max);
                             if got.len() != want.len()
-                                || !got.iter().zip(want).all(|(a, b)| close(*a, *b, exact))
+                                || !got.iter().zip(want).all(|(a, b)| close(*a, *b, bound))
                             {
                                 note(
                                     format!("{} wrong", def.name),

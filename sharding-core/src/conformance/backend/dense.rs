@@ -232,7 +232,7 @@ fn one_fused(bench: &mut Bench<'_>, name: &str, op: &FusedOp, inputs: &[&HostArr
         return;
     }
     let shapes: Vec<String> = inputs.iter().map(|input| input.shape.to_string()).collect();
-    bench.check(format!("fused/{name}.lowering {}", shapes.join(",")), |bench| {
+    bench.check(format!("lowering/{name} {}", shapes.join(",")), |bench| {
         lowering(bench, op, inputs, dtype, &shape)
     });
 }
