@@ -18,7 +18,7 @@ use sharding_core::{DType, DeviceMapping, Error, ErrorKind, Result, Scalar, Shap
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) if the value is none of the dtype, [`ErrorKind::Mapping`](crate::ErrorKind::Mapping)
-/// for Unknown or a mapping that does not fit the shape, else as [`TensorLayout::new`].
+/// for Unknown or a mapping that does not fit the shape, else as [`TensorLayout::new`](crate::TensorLayout::new).
 pub fn full(
     shape: impl Into<Shape>,
     value: impl Into<Scalar>,
