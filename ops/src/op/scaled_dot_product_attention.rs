@@ -382,7 +382,7 @@ fn stages(
 
 /// `softmax(scale * query keyᵀ + mask) value` for every head: each query's mean of the values, weighted by how well their
 /// keys fit it (Vaswani et al., "Attention Is All You Need", 2017), with the semantics of PyTorch's function of this name.
-/// On the cpu backend the scores are never in memory as a whole.
+/// The scores are never in memory as a whole: 64 queries at a time where a backend has no kernel of its own.
 ///
 /// Shapes: query `[b.., hq, l, e]`, key `[b.., hk, s, e]`, value `[b.., hk, s, ev]`; the result is `[b.., hq, l, ev]`.
 /// `hq` is a multiple of `hk`: neighbouring query heads share a key head (grouped heads). Three axes are heads or a batch,

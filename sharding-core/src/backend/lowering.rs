@@ -93,9 +93,40 @@ fn rms_norm(cx: &mut KernelCx<'_>, x: &LocalArray, weight: &LocalArray, eps: f64
     cx.map(&Expr::binary(BinaryOp::Mul, normal, input(2)), &[x, &sum, weight])
 }
 
+/// Queries that attend at once: the scores of more are never in memory together.
+const QUERIES: usize = 64;
+
+/// A block of queries after the other.
+fn attention(
+    cx: &mut KernelCx<'_>,
+    op: &Attention,
+    [query, key, value]: [&LocalArray; 3],
+    mask: Option<&LocalArray>,
+) -> Result<LocalArray> {
+    let axis = query.shape().len().saturating_sub(2);
+    let queries = query.shape().extent(axis);
+    if queries <= QUERIES {
+        return attend(cx, op, [query, key, value], mask);
+    }
+    let mut blocks = Vec::with_capacity(queries.div_ceil(QUERIES));
+    for start in (0..queries).step_by(QUERIES) {
+        let block = Attention { causal: op.causal.map(|offset| offset.saturating_add(start as i64)), ..*op };
+        let rows = |x: &LocalArray| match x.shape().len().checked_sub(2) {
+            Some(axis) if x.shape().extent(axis) == queries => x.slice(axis, start, QUERIES),
+            _ => x.clone(),
+        };
+        let (query, mask) = (query.slice(axis, start, QUERIES), mask.map(rows));
+        blocks.push(attend(cx, &block, [&query, key, value], mask.as_ref())?);
+    }
+    let shapes: Vec<Shape> = blocks.iter().map(|block| block.shape().clone()).collect();
+    let joined = IndexMap::concat(&shapes, axis)
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "blocks that do not join").with_op(cx.op()))?;
+    cx.copy(joined, &blocks.iter().collect::<Vec<_>>())
+}
+
 /// All scores at once, then their softmax without dividing: the sum is divided by at the end, where it is 0 only for a
 /// query that may attend to nothing.
-fn attention(
+fn attend(
     cx: &mut KernelCx<'_>,
     op: &Attention,
     [query, key, value]: [&LocalArray; 3],
