@@ -59,10 +59,10 @@ impl Cast {
         bytes / self.size.max(1) * self.to.size()
     }
 
-    /// Converts elements: floats to integers towards zero, anything but 0 to true, as Rust's `as` does.
+    /// Converts elements: floats to integers towards zero, anything but 0 to true.
     ///
     /// # Errors
-    /// If a number is not one of the wanted dtype.
+    /// If a number does not fit the wanted dtype, or an integer is wanted and it is NaN.
     pub(crate) fn put(self, bytes: &[u8], out: &mut [u8]) -> io::Result<()> {
         let elements = bytes.chunks_exact(self.size.max(1)).zip(out.chunks_exact_mut(self.to.size()));
         for (bytes, out) in elements {
@@ -89,7 +89,9 @@ fn scalar(number: Number, to: DType) -> Option<Scalar> {
         (to, Number::Float(value)) if to.is_float() => Scalar::Float(value),
         (to, Number::Int(value)) if to.is_float() => Scalar::Float(value as f64),
         (to, Number::Bool(value)) if to.is_float() => Scalar::Float(f64::from(u8::from(value))),
-        (_, Number::Float(value)) => Scalar::Int(value as i64),
+        (_, Number::Float(value)) if value.is_nan() => return None,
+        // Beyond i128 is beyond every dtype.
+        (to, Number::Float(value)) => return scalar(Number::Int(value as i128), to),
         (_, Number::Int(value)) => match u64::try_from(value) {
             Ok(value) => Scalar::from(value),
             Err(_) => Scalar::Int(i64::try_from(value).ok()?),
@@ -144,6 +146,13 @@ mod tests {
         assert_eq!(cast(Dtype::U8, &[0, 7], DType::Bool).unwrap(), [0, 1]);
         assert_eq!(cast(Dtype::U32, &[0xff; 4], DType::I64).unwrap(), i64::from(u32::MAX).to_ne_bytes());
         assert!(cast(Dtype::U64, &[0xff; 8], DType::I64).is_err());
+        let float = |value: f64, to| cast(Dtype::F64, &value.to_le_bytes(), to);
+        assert_eq!(float(1e19, DType::U64).unwrap(), 10_000_000_000_000_000_000_u64.to_ne_bytes());
+        for (value, to) in
+            [(1e30, DType::I64), (-1.0, DType::U64), (300.0, DType::I8), (f64::NAN, DType::I64)]
+        {
+            assert!(float(value, to).is_err(), "{value} as {to}");
+        }
         assert!(cast(Dtype::I64, &300_i64.to_le_bytes(), DType::I8).is_err());
         let most = cast(Dtype::U64, &[0xff; 8], DType::F64).unwrap();
         assert_eq!(f64::from_ne_bytes(most.try_into().unwrap()), 2_f64.powi(64));

@@ -28,6 +28,10 @@ pub(crate) fn each_run<E>(
     region: &Region,
     mut run: impl FnMut(usize, usize) -> Result<(), E>,
 ) -> Result<(), E> {
+    // A slice of nothing has no runs; the axes before an empty one may be as long as a file cares to say.
+    if region.iter().any(|ranges| ranges.iter().all(|range| range.is_empty())) {
+        return Ok(());
+    }
     // What came so far and may go on.
     let mut open = (0, 0);
     let broken = walk(shape, region, 0, &mut |start, len| {

@@ -33,6 +33,7 @@ impl SplitSizes {
             }
             SplitSizes::Each(size) => {
                 let pieces = extent.div_ceil(*size).max(1);
+                countable(axis, pieces)?;
                 Ok((0..pieces).map(|i| (extent - i * size).min(*size)).collect())
             }
             SplitSizes::Sizes(sizes) => {
@@ -52,6 +53,21 @@ impl SplitSizes {
             }
         }
     }
+}
+
+/// The most pieces of one cut: each is a tensor of its own.
+const MOST: usize = 1 << 20;
+
+/// Refuses more pieces than can be handed out.
+pub(crate) fn countable(axis: usize, pieces: usize) -> Result<()> {
+    if pieces <= MOST {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Argument,
+        format!("axis {axis} would be cut in {pieces} pieces, more than {MOST}"),
+    )
+    .with_fix("use fewer pieces; slice(&x, ..) takes one of them"))
 }
 
 impl PlanKey for SplitSizes {

@@ -54,6 +54,19 @@ fn what_is_no_file_is_named() {
     assert!(error.contains("is not a file") || error.contains("cannot read"), "{error}");
 }
 
+#[test]
+fn a_shape_that_is_long_and_empty_takes_no_time() {
+    let header = br#"{"a":{"dtype":"F32","shape":[100000000000000000,4,0],"data_offsets":[0,0]}}"#;
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header].concat();
+    let scratch = Scratch::new(&bytes);
+    let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"]).unwrap();
+    let file = WeightFile::open(scratch.path()).unwrap();
+    for axis in 0..3 {
+        let x = file.read("a", &DeviceMapping::new(&mesh, [Sharded(axis)]).unwrap()).unwrap();
+        assert_eq!(x.shape().elements(), 0);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     /// Whatever bytes are changed: an error, or a file whose tensors can all be read.
@@ -68,8 +81,12 @@ proptest! {
         let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"]).unwrap();
         if let Ok(file) = WeightFile::open(scratch.path()) {
             for name in file.names() {
-                // A dtype that tensors do not have is an error here.
-                let _ = file.read(name, &DeviceMapping::replicated(&mesh));
+                // Only a dtype that tensors do not have is an error here, or an axis that the changed shape lacks.
+                for place in [Replicated, Sharded(0), Sharded(1)] {
+                    let read = file.read(name, &DeviceMapping::new(&mesh, [place]).unwrap());
+                    let kind = read.err().map(|error| error.kind());
+                    prop_assert!(matches!(kind, None | Some(ErrorKind::DType | ErrorKind::Mapping)), "{kind:?}");
+                }
             }
         }
     }

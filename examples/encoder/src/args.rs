@@ -18,7 +18,8 @@ the time of each batch.
   --model DIR    a directory with model.safetensors, config.json and tokenizer.json; if it is not given, the one
                  that `cargo xtask model` fills
   --check FILE   compares token ids and embeddings with a JSON file of sentences, token_ids and embeddings
-  --json         prints one JSON object a sentence, with the whole embedding, and nothing else
+  --json         prints one JSON object a sentence, with the whole embedding, and of other lines only the
+                 verdict of --check
 
 A sentence of more than 256 tokens is cut to 256, [CLS] and [SEP] included. An empty sentence is legal: it is [CLS]
 [SEP]. The exit status is 0, or 1 if a check fails, or 2 for an error.

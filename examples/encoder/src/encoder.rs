@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sharding_checkpoint::WeightFile;
-use sharding_ops::{Device, Policy, auto_reshard};
+use sharding_ops::Device;
 
 use crate::batch::{self, Batch};
 use crate::collectives::Collectives;
@@ -100,8 +100,9 @@ impl Encoder {
     }
 
     fn forward(&self, batch: &Batch) -> Result<Vec<Vec<f32>>> {
-        // Ops may move what they need, and say so: the model is written such that they need nothing.
-        auto_reshard(Policy::warn(), || pool(&self.model.forward(batch)?, &batch.share))
+        // Ops may move what they need: the model is written such that they need nothing, and the table of collectives would
+        // show it.
+        pool(&self.model.forward(batch)?, &batch.share)
     }
 
     /// The bytes on each device: of the weights, and the most there were at once since they began to load.

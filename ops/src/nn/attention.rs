@@ -124,6 +124,12 @@ impl Attention {
     pub fn forward(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
         let located = |error: Error| error.with_op("Attention").with_operands([format!("x: {}", x.layout())]);
         self.heads.group().map_err(located)?;
+        if x.shape().len() < 2 {
+            return Err(located(
+                Error::new(ErrorKind::Shape, format!("x {} has no axis of tokens", x.shape()))
+                    .with_fix("unsqueeze(&x, 0) is a sequence of one token"),
+            ));
+        }
         let head = head_size(self.query.weight.shape(), self.heads).map_err(located)?;
         let Heads { query, key_value } = self.heads;
         let queries = by_head(&self.query.forward(x)?, query, head)?;

@@ -123,7 +123,7 @@ fn count(start: Scalar, stop: Scalar, step: Scalar, dtype: DType) -> Result<Coun
     let n = isize::try_from(n).map_err(|_| many(n.to_string()))?;
     let last = i128::from(start) + i128::from(step) * (i128::from(n as i64) - 1).max(0);
     let beyond = |value: i128| value.unsigned_abs() > u128::from(EXACT.unsigned_abs());
-    if n > 0 && (beyond(start.into()) || beyond(last)) {
+    if n > 0 && (beyond(start.into()) || beyond(last) || (n > 1 && beyond(step.into()))) {
         return Err(Error::new(
             ErrorKind::Overflow,
             format!("{start}..={last} reaches beyond {EXACT}, up to which numbers are counted exactly"),
@@ -179,6 +179,7 @@ mod tests {
         assert_eq!(kind(of(i64::MIN, i64::MAX, 1, DType::I64)), ErrorKind::Overflow);
         assert_eq!(kind(of(0, EXACT + 2, EXACT + 1, DType::I64)), ErrorKind::Overflow);
         assert_eq!(kind(of(0.0, 1e300, 1.0, DType::F32)), ErrorKind::Overflow);
+        assert_eq!(kind(of(-EXACT, 2, EXACT + 1, DType::I64)), ErrorKind::Overflow);
         assert_eq!(of(EXACT - 2, EXACT + 1, 1, DType::I64).unwrap(), 3);
     }
 

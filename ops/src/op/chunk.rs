@@ -2,7 +2,7 @@
 
 use super::split::{cut, metas, rows};
 use crate::check;
-use crate::split_sizes::SplitSizes;
+use crate::split_sizes::{SplitSizes, countable};
 use sharding_core::backend::LocalArray;
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::rule::{Rows, RuleCx};
@@ -16,6 +16,7 @@ fn sizes(axis: usize, extent: usize, chunks: usize) -> Result<SmallVec<[usize; 4
             .with_fix("ask for at least one piece"));
     }
     if extent == 0 {
+        countable(axis, chunks)?;
         return Ok(SmallVec::from_elem(0, chunks));
     }
     SplitSizes::Each(extent.div_ceil(chunks)).of(axis, extent)

@@ -81,7 +81,7 @@ fn cases(cases: &mut Cases) {
         (&[0, 3], 2),
         (&[4, 5], 0),
     ] {
-        for dtype in [DType::F32, DType::I64] {
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64] {
             let last = x.last().copied().unwrap_or(1);
             let operand = |shape: &[usize]| vec![CaseOperand::new(dtype, shape)];
             for bias in [operand(&[outputs]), Vec::new()] {

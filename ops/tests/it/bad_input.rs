@@ -243,3 +243,38 @@ fn values_that_cannot_be_placed() {
         ErrorKind::Overflow
     );
 }
+
+#[test]
+fn attention_that_does_not_fit() {
+    let query = floats([2, 4, 3, 8], Sharded(1));
+    let attend =
+        |query: &Tensor, key: &[usize], value: &[usize], mask: Option<&Tensor>, scale: Option<f64>| {
+            let (key, value) = (floats(key, Replicated), floats(value, Replicated));
+            scaled_dot_product_attention(query, &key, &value, mask, false, scale)
+        };
+    let check = |kind, result, words: &[&str]| check("scaled_dot_product_attention", kind, result, words);
+    let kv: &[usize] = &[2, 4, 5, 8];
+    check(
+        ErrorKind::Shape,
+        attend(&query, &[4, 5, 8], &[4, 5, 8], None, None),
+        &["key", "as many", "reshape(&key"],
+    );
+    check(ErrorKind::Shape, attend(&query, &[3, 4, 5, 8], &[3, 4, 5, 8], None, None), &["batch axis 0"]);
+    check(ErrorKind::Shape, attend(&query, kv, &[2, 4, 6, 8], None, None), &["axis 2", "one value"]);
+    check(ErrorKind::Shape, attend(&query, &[2, 4, 5, 7], &[2, 4, 5, 7], None, None), &["last axis"]);
+    check(ErrorKind::Shape, attend(&query, &[2, 3, 5, 8], &[2, 3, 5, 8], None, None), &["4 heads", "the 3"]);
+    check(ErrorKind::Shape, attend(&query, &[2, 0, 5, 8], &[2, 0, 5, 8], None, None), &["4 heads", "the 0"]);
+    check(
+        ErrorKind::Shape,
+        attend(&query, kv, kv, Some(&floats([3, 4], Replicated)), None),
+        &["[2, 4, 3, 5]"],
+    );
+    check(ErrorKind::DType, attend(&query, kv, kv, Some(&integers([3, 5])), None), &["bool", "f32"]);
+    check(ErrorKind::Argument, attend(&query, kv, kv, None, Some(f64::NAN)), &["scale", "None"]);
+    let whole = integers([2, 4, 3, 8]);
+    check(
+        ErrorKind::DType,
+        scaled_dot_product_attention(&whole, &whole, &whole, None, false, None),
+        &["query"],
+    );
+}

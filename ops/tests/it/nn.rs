@@ -331,6 +331,10 @@ fn attention_is_the_formula() {
     let want = [first, 2.0 * (1.0 - first), 1.0 - second, 2.0 * second];
     assert!(got.iter().zip(want).all(|(got, want)| (got - want).abs() < 1e-6), "{got:?} is not {want:?}");
 
+    let one_token = Tensor::from_slice(&[1.0_f32, 0.0], [2], &whole).unwrap();
+    let error = layer.forward(&one_token, None).unwrap_err();
+    assert_eq!((error.kind(), error.op()), (ErrorKind::Shape, Some("Attention")), "{error}");
+
     // The first token has nobody before it.
     let got = Attention { causal: true, ..layer }.forward(&x, None).unwrap().to_vec::<f32>().unwrap();
     let want = [1.0, 0.0, 1.0 - second, 2.0 * second];
