@@ -25,9 +25,10 @@ pub(crate) fn want_huge_pages<T>(buffer: &mut [T]) {
     }
     let start = buffer.as_mut_ptr().cast::<u8>();
     let skip = start.align_offset(PAGE);
-    // SAFETY: the range lies inside the buffer, as `skip` is below a page and `bytes` above it; the advice leaves its
+    let pages = bytes.saturating_sub(skip) / PAGE * PAGE;
+    // SAFETY: the pages lie inside the buffer, as `skip` is below a page and `bytes` far above it; the advice leaves their
     // content as it is. That it may be refused is no error.
-    unsafe { libc::madvise(start.add(skip).cast(), bytes - skip, libc::MADV_HUGEPAGE) };
+    unsafe { libc::madvise(start.add(skip).cast(), pages, libc::MADV_HUGEPAGE) };
 }
 
 /// Elsewhere there is nobody to ask.
