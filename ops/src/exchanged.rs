@@ -6,8 +6,8 @@ use sharding_core::placement::sharded;
 use sharding_core::rule::{Rows, RuleCx, exchange_stage};
 
 /// Adds the row on which operands lie as they do and the result lies as `result` says, staged: the op's staged function is
-/// [`StageCx::exchange`](sharding_core::StageCx::exchange) of `map`. Of a placement that splits no axis at all the row says
-/// what `otherwise` does.
+/// [`StageCx::exchange`](sharding_core::StageCx::exchange) of `map`. Where elements would move in too many
+/// pieces there is no such row.
 pub(crate) fn add_row(
     cx: &RuleCx<'_>,
     rows: &mut Rows,
@@ -16,8 +16,9 @@ pub(crate) fn add_row(
     result: Place,
 ) {
     let operands: Vec<Place> = places.into_iter().collect();
-    let stage = exchange_stage(cx, map, &operands, 0, result);
-    rows.add_staged(operands, [result], [stage]);
+    if let Some(stage) = exchange_stage(cx, map, &operands, 0, result) {
+        rows.add_staged(operands, [result], [stage]);
+    }
 }
 
 /// `Sharded(axis)` of the first result if every device gets some of it, together with the other mesh axes that split what

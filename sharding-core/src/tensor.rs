@@ -173,6 +173,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::DType`] for another element type, [`ErrorKind::Sharding`] where a placement is Unknown, else what
     /// the backend says.
+    #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.expect::<T>()?;
         Ok(T::from_bytes(&self.whole_bytes("to_vec")?))
@@ -183,10 +184,12 @@ impl Tensor {
     ///
     /// # Errors
     /// [`ErrorKind::Sharding`] where a placement is Unknown, else what the backend says.
+    #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         self.whole_bytes("to_bytes")
     }
 
+    #[track_caller]
     fn whole_bytes(&self, op: &'static str) -> Result<Vec<u8>> {
         let located = |error: Error| error.with_op(op).with_operands([format!("x: {}", self.layout())]);
         let whole = self.transfer_to(&DeviceMapping::replicated(self.mesh()))?;

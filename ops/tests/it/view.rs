@@ -49,3 +49,19 @@ fn a_store_over_repeated_elements_writes_each_of_them() {
     let stored = buffer.to_tensor().to_vec::<i64>().unwrap();
     assert_eq!(stored[..6], [0, 1, 2, 7, 7, 7]);
 }
+
+/// Each row of the operand would be a move of its own: the operand is brought together instead.
+#[test]
+fn a_reshape_of_very_many_rows_does_not_move_them_one_by_one() {
+    let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["tp"]).unwrap();
+    let values: Vec<i64> = (0..40_000).collect();
+    let columns = DeviceMapping::new(&mesh, [Sharded(1)]).unwrap();
+    let few = Tensor::from_slice(&values[..40], [10, 4], &columns).unwrap();
+    let many = Tensor::from_slice(&values, [10_000, 4], &columns).unwrap();
+    for (x, collective) in [(few, "permute"), (many, "all_gather")] {
+        let explained = explain(|| reshape(&x, &[-1]));
+        let table = explained.report.to_string();
+        assert!(table.contains(collective), "{table}");
+        assert_eq!(explained.value.unwrap().to_vec::<i64>().unwrap(), values[..x.shape().elements()]);
+    }
+}

@@ -14,8 +14,7 @@ use crate::{Error, ErrorKind, ReduceOp, Result};
 pub use algorithm::Algorithm;
 use algorithm::{Effort, options};
 pub use calibrate::calibrate;
-use rustc_hash::FxHasher;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How long a message takes on its way: `latency + bytes * seconds_per_byte`, the model of Hockney, "The communication
 /// challenge for MPP: Intel Paragon and Meiko CS-2", Parallel Computing 20(3), 1994.
@@ -175,7 +174,8 @@ fn check(link: Link, name: &str) -> Result<()> {
 
 impl CostModel for AlphaBetaCost {
     fn key(&self) -> u64 {
-        let mut hasher = FxHasher::default();
+        // A hash that mixes all bits: figures that are powers of two differ in few.
+        let mut hasher = DefaultHasher::new();
         "alpha-beta".hash(&mut hasher);
         let mut link = |link: Link| {
             hasher.write_u64(link.latency.to_bits());
