@@ -152,18 +152,18 @@ pub use split_sizes::SplitSizes;
 pub use sharding_core::Place::{Partial, Replicated, Sharded, Unknown};
 #[doc(no_inline)]
 pub use sharding_core::{
-    AxisType, BackendKind, BufferLayout, Call, ConversionError, DType, Device, DeviceMapping, DeviceMesh,
-    Element, Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, Operand, PartitionSpec, Place,
-    Placement, Policy, Recorder, ReduceOp, Result, Scalar, Scope, Shape, ShardingError, Shards, StageCx,
-    Tensor, TensorBuffer, TensorLayout, TensorMeta, assert_comm, auto_reshard, auto_reshard_guard,
+    AbstractMesh, AxisType, BackendKind, BufferLayout, Call, ConversionError, DType, Device, DeviceMapping,
+    DeviceMesh, Element, Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, Operand, PartitionSpec,
+    Place, Placement, Policy, Recorder, ReduceOp, Result, Scalar, Scope, Shape, ShardingError, Shards,
+    StageCx, Tensor, TensorBuffer, TensorLayout, TensorMeta, assert_comm, auto_reshard, auto_reshard_guard,
     backend::{BinaryOp, Expr, LocalArray, MemoryUse, StepKind, UnaryOp},
-    half, kernel,
+    half, kernel, make_mesh,
     op::{CaseOperand, Cases, Fill, Op},
     placement::{Interleaved, Ragged, TransitionKind, TransitionSet},
     plan::{CostModel, CostUnit, VolumeCost},
     redistribute::{Explanation, explain_transfer},
     rule::{Rows, RuleCx},
-    sharding_rule,
+    set_mesh, set_mesh_guard, sharding_rule,
     trace::{CommReport, CommStep, Explained, TraceFile, explain, trace_to_file},
     visualize::{Picture, Visualize, visualize},
 };

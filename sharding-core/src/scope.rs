@@ -272,3 +272,23 @@ pub fn auto_reshard<T>(policy: Policy, f: impl FnOnce() -> T) -> T {
 pub fn auto_reshard_guard(policy: Policy) -> ScopeGuard {
     (*Scope::current()).clone().with_policy(policy).guard()
 }
+
+/// Runs `f` with a default mesh, on which a bare [`PartitionSpec`](crate::PartitionSpec) resolves wherever a sharding is
+/// taken. Blocks nest; the innermost counts. As JAX's `set_mesh`.
+///
+/// ```
+/// use sharding_core::{BackendKind, DeviceMesh, NamedMapping, set_mesh, spec};
+/// let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 4], ["dp", "tp"])?;
+/// let named = set_mesh(&mesh, || NamedMapping::scoped(spec![None, "tp"]))?;
+/// assert_eq!(named.mesh(), &mesh);
+/// # Ok::<(), sharding_core::Error>(())
+/// ```
+pub fn set_mesh<T>(mesh: &DeviceMesh, f: impl FnOnce() -> T) -> T {
+    (*Scope::current()).clone().with_mesh(mesh.clone()).enter(f)
+}
+
+/// The same as [`set_mesh`] as a guard.
+#[must_use = "the mesh is no longer set when the guard is dropped"]
+pub fn set_mesh_guard(mesh: &DeviceMesh) -> ScopeGuard {
+    (*Scope::current()).clone().with_mesh(mesh.clone()).guard()
+}

@@ -48,7 +48,7 @@ impl NamedMapping {
         match Scope::current().mesh() {
             Some(mesh) => Self::new(mesh, spec),
             None => Err(Error::new(ErrorKind::Mesh, format!("{spec} has no mesh to be resolved on"))
-                .with_fix("NamedMapping::new(&mesh, spec), or (*Scope::current()).clone().with_mesh(mesh).enter(|| ..) around the call")),
+                .with_fix("NamedMapping::new(&mesh, spec), or set_mesh(&mesh, || ..) around the call")),
         }
     }
 

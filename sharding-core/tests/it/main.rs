@@ -8,6 +8,7 @@ mod exchange;
 mod golden;
 mod host;
 mod memory;
+mod mesh;
 mod process;
 mod program;
 mod reference;
