@@ -1,6 +1,7 @@
 //! Buffers: tensors that may be written through.
 
 use crate::backend::LocalArrays;
+use crate::manual::Varies;
 use crate::{BufferLayout, Tensor, TensorLayout};
 use std::fmt;
 
@@ -42,10 +43,10 @@ impl TensorBuffer {
     pub(crate) fn take(&mut self) -> LocalArrays {
         self.tensor.take_shards()
     }
-    /// Puts written local arrays back.
-    pub(crate) fn put(&mut self, shards: LocalArrays) {
-        self.tensor =
-            Tensor::from_checked(self.tensor_layout().clone(), self.tensor.positions().clone(), shards);
+    /// Puts written local arrays back; what was written varies over those axes.
+    pub(crate) fn put(&mut self, shards: LocalArrays, varies: Varies) {
+        let (layout, positions) = (self.tensor_layout().clone(), self.tensor.positions().clone());
+        self.tensor = Tensor::from_parts(layout, positions, shards, varies);
     }
 }
 

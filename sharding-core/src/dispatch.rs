@@ -1,6 +1,7 @@
 //! Dispatch: layouts, plan (cached), redistribution, local kernels on all addressable devices, results.
 
 use crate::backend::{LocalArray, LocalArrays, Move};
+use crate::manual::Varies;
 use crate::op::{Grouped, Groups, KeyWriter, Op, OpArgs, OpDef};
 use crate::plan::{CallPlan, Key, KeyOperand, PlanCache};
 use crate::record::Call;
@@ -237,6 +238,7 @@ fn run(
     });
     let ready = ready(def, operands, args, &scope, at);
     let (plan, inputs, tensors) = ready.map_err(|error| located(error, def, operands, at))?;
+    let varies = Varies::of_operands(operands);
     let mut written: Written<'_> = SmallVec::new();
     for operand in operands.iter_mut() {
         if let Operand::Written(buffer) = operand {
@@ -247,11 +249,11 @@ fn run(
     let _uneven = Uneven(UNEVEN.replace(plan.uneven));
     let outcome = execute(def, &plan, &inputs, &mut written, args.as_any());
     for (buffer, shards) in written {
-        buffer.put(shards);
+        buffer.put(shards, varies);
     }
     let outputs = outcome.map_err(|error| located(error, def, operands, at))?;
     let wrap = |(layout, shards): (&crate::TensorLayout, LocalArrays)| {
-        Tensor::from_checked(layout.clone(), plan.positions.clone(), shards)
+        Tensor::from_parts(layout.clone(), plan.positions.clone(), shards, varies)
     };
     let results: SmallVec<[Tensor; 2]> = plan.results.iter().zip(outputs).map(wrap).collect();
     seen.results(results.iter().map(Tensor::layout));

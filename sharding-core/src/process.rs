@@ -2,6 +2,7 @@
 
 use crate::backend::{LocalArray, LocalArrays};
 use crate::dispatch::guarded;
+use crate::manual::Varies;
 use crate::tensor::{check_host_data, device_at, host_room, resolve};
 use crate::{Region, Result, Tensor, TensorLayout};
 use rustc_hash::FxHashMap;
@@ -92,6 +93,6 @@ impl Tensor {
             }
         }
         let shards: LocalArrays = made.into_iter().flatten().collect();
-        Ok(Self::from_checked(layout, positions, shards))
+        Ok(Self::from_parts(layout, positions, shards, Varies::NONE.here()))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::backend::{Backend, LocalArray, LocalArrays, Positions, backend_of};
 use crate::dispatch::Outermost;
+use crate::manual::Varies;
 use crate::redistribute::Program;
 use crate::trace::{Event, Seen};
 use crate::{
@@ -24,6 +25,8 @@ struct Inner {
     layout: TensorLayout,
     positions: Positions,
     shards: LocalArrays,
+    /// Over which axes of the manual regions on this thread the value may vary; none outside of them.
+    varies: Varies,
 }
 
 impl Tensor {
@@ -38,9 +41,20 @@ impl Tensor {
         Ok(Self::from_checked(layout, positions, shards))
     }
 
-    /// A tensor whose parts are known to fit.
+    /// A tensor whose parts are known to fit. Nobody says where the data is from: in a manual region it may vary over all
+    /// of its axes.
     pub(crate) fn from_checked(layout: TensorLayout, positions: Positions, shards: LocalArrays) -> Self {
-        Self(Arc::new(Inner { layout, positions, shards }))
+        Self::from_parts(layout, positions, shards, Varies::anywhere())
+    }
+
+    /// A tensor whose parts are known to fit, and over which axes of a manual region it varies.
+    pub(crate) fn from_parts(
+        layout: TensorLayout,
+        positions: Positions,
+        shards: LocalArrays,
+        varies: Varies,
+    ) -> Self {
+        Self(Arc::new(Inner { layout, positions, shards, varies }))
     }
 
     /// A tensor from row-major host data, laid out by `mapping`: every device gets its own piece only.
@@ -134,6 +148,11 @@ impl Tensor {
         &self.0.shards
     }
 
+    /// Over which axes of the manual regions on this thread it may vary.
+    pub(crate) fn varies(&self) -> Varies {
+        self.0.varies
+    }
+
     /// The local arrays; this tensor's own ones where nobody else holds it, else copies of the references.
     pub(crate) fn take_shards(&mut self) -> LocalArrays {
         match Arc::get_mut(&mut self.0) {
@@ -165,6 +184,7 @@ impl Tensor {
         };
         let located =
             |error: Error| error.with_op("shard_to_vec").with_operands([format!("x: {}", self.layout())]);
+        self.0.varies.seen_by_host();
         read_shard(shard).map(|bytes| T::from_bytes(&bytes)).map_err(located)
     }
 
@@ -198,6 +218,7 @@ impl Tensor {
                 "read it in a process of the mesh, or x.transfer_to(&mapping) onto this one's devices",
             )
         });
+        self.0.varies.seen_by_host();
         first.and_then(read_shard).map_err(located)
     }
 
@@ -261,7 +282,7 @@ impl Tensor {
         } else {
             resolve(program.target.mesh())?.1
         };
-        Ok(Self::from_checked(program.target.clone(), positions, shards))
+        Ok(Self::from_parts(program.target.clone(), positions, shards, self.0.varies.here()))
     }
 
     /// The same tensor on a mesh that differs in axis types only; free.
@@ -283,7 +304,7 @@ impl Tensor {
 
     fn relabelled(&self, mapping: DeviceMapping) -> Self {
         let layout = TensorLayout::from_checked(self.layout().meta().clone(), mapping);
-        Self::from_checked(layout, self.0.positions.clone(), self.0.shards.clone())
+        Self::from_parts(layout, self.0.positions.clone(), self.0.shards.clone(), self.0.varies.here())
     }
 
     /// Claims another mapping on the same mesh for the same local arrays; nothing moves and nothing is compared.
@@ -308,7 +329,7 @@ impl Tensor {
         }
         let layout = TensorLayout::new(self.dtype(), shape, mapping.clone())?;
         check_shards(&layout, &self.0.positions, &self.0.shards)?;
-        Ok(Self::from_checked(layout, self.0.positions.clone(), self.0.shards.clone()))
+        Ok(Self::from_parts(layout, self.0.positions.clone(), self.0.shards.clone(), self.0.varies.here()))
     }
 }
 
