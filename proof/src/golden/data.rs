@@ -53,13 +53,18 @@ impl Wholes {
 
     /// A tensor of this value: pieces where it is Sharded, unequal parts of both signs where it is Partial.
     pub(super) fn place(&self, layout: &TensorLayout, seed: u64) -> Result<Tensor> {
-        let mesh = layout.mesh();
         let partial = axes_where(layout.places(), |place| place.is_partial());
-        let op = reduce_op(layout);
-        let ways = mesh.axis_size(&partial)?;
-        let mut random = Random::new(seed);
+        let ways = layout.mesh().axis_size(&partial)?;
+        let (op, mut random) = (reduce_op(layout), Random::new(seed));
         let split: Vec<Vec<HostArray>> =
             self.arrays.iter().map(|array| parts(array, op, ways, &mut random)).collect();
+        self.place_parts(layout, &split)
+    }
+
+    /// A tensor of this value in these parts: for each array of it one for each coordinate along the Partial axes.
+    pub(super) fn place_parts(&self, layout: &TensorLayout, split: &[Vec<HostArray>]) -> Result<Tensor> {
+        let mesh = layout.mesh();
+        let partial = axes_where(layout.places(), |place| place.is_partial());
         let backend = backend_of(kind_of(mesh)?)?;
         let positions = backend.positions(mesh)?;
         let mut shards = LocalArrays::new();

@@ -5,6 +5,9 @@
 
 mod allow;
 mod data;
+mod dtensor;
+mod explicit_ops;
+mod indices;
 mod json;
 mod max_layout;
 mod max_plan;
@@ -63,6 +66,8 @@ fn replay_value(value: &serde_json::Value, file: &str, report: &mut Report) -> R
     let suite = root.field("suite")?.text()?;
     report.begin(suite);
     match suite {
+        "dtensor" => dtensor::replay(&root, report),
+        "explicit_ops" => explicit_ops::replay(&root, report),
         "max_layout" => max_layout::replay(&root, report),
         "max_plan" => max_plan::replay(&root, report),
         "max_transfer" => max_transfer::replay(&root, report),
@@ -197,6 +202,98 @@ mod tests {
         };
         check(file(json!(["S0"])), [1, 0, 0]);
         check(file(json!(["S1"])), [0, 1, 0]);
+    }
+
+    fn dtensor(change: impl Fn(&mut serde_json::Value)) -> serde_json::Value {
+        let array = |shape: &[usize], data: &[f64]| json!({"shape": shape, "dtype": "float32", "data": data});
+        let mut case = json!({
+            "id": 1, "kind": "op", "op": "sum(0)", "mesh_shape": [2],
+            "inputs": [{
+                "placements": ["P(avg)"], "global": array(&[3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+                "locals": [array(&[3, 2], &[2.0, 4.0, 6.0, 8.0, 10.0, 12.0]), array(&[3, 2], &[0.0; 6])],
+            }],
+            "reference": [array(&[2], &[9.0, 12.0])],
+        });
+        change(&mut case);
+        json!({"suite": "dtensor", "cases": [case]})
+    }
+
+    #[test]
+    fn values_of_dtensor_are_compared() {
+        check(dtensor(|_| ()), [1, 0, 0]);
+        check(dtensor(|case| case["reference"][0]["data"][1] = json!(12.5)), [0, 1, 0]);
+        check(dtensor(|case| case["reference"][0]["dtype"] = json!("float64")), [0, 1, 0]);
+        // The parts are what the devices hold, not the whole once more.
+        check(dtensor(|case| case["inputs"][0]["locals"][1]["data"][0] = json!(2.0)), [0, 1, 0]);
+        let pieces = |case: &mut serde_json::Value| case["inputs"][0]["placements"] = json!(["S(0)"]);
+        check(dtensor(pieces), [1, 0, 0]);
+        check(dtensor(|case| case["op"] = json!("sum(0,keepdim)")), [0, 1, 0]);
+        check(dtensor(|case| case["op"] = json!("unheard_of(0)")), [0, 0, 1]);
+        check(dtensor(|case| case["kind"] = json!("grad")), [0, 0, 1]);
+        check(dtensor(|case| case["inputs"][0]["placements"] = json!(["_S(0,2)"])), [0, 0, 1]);
+        let moved = |case: &mut serde_json::Value, to: &str| {
+            case["kind"] = json!("redistribute");
+            case["attrs"] = json!({"to": [to]});
+            case["reference"] = json!([case["inputs"][0]["global"].clone()]);
+        };
+        check(dtensor(|case| moved(case, "S(1)")), [1, 0, 0]);
+        let wrong = |case: &mut serde_json::Value| {
+            moved(case, "S(1)");
+            case["reference"][0]["data"][3] = json!(0.0);
+        };
+        check(dtensor(wrong), [0, 1, 0]);
+        let stored = |value: f64| {
+            dtensor(|case| {
+                case["op"] = json!("in-place x[:2, 1] = 7");
+                case["reference"][0] = case["inputs"][0]["global"].clone();
+                case["reference"][0]["data"][1] = json!(7);
+                case["reference"][0]["data"][3] = json!(value);
+            })
+        };
+        check(stored(7.0), [1, 0, 0]);
+        check(stored(14.0), [0, 1, 0]);
+        let table = |sizes: &[usize]| json!({"suite": "dtensor", "chunk_table": {"rows": [{"n": 4, "k": 3, "balanced_sizes": sizes}]}, "cases": []});
+        check(table(&[2, 1, 1]), [1, 0, 0]);
+        check(table(&[2, 2, 0]), [0, 1, 0]);
+    }
+
+    #[test]
+    fn placements_on_explicit_axes_are_compared() {
+        let explicit = |change: &dyn Fn(&mut serde_json::Value)| {
+            let input = json!({"shape": [8, 4], "dtype": "float32", "spec": ["x", "y"]});
+            let mut case = json!({
+                "id": 1, "op": "sum", "params": {"axis": 0}, "inputs": [input],
+                "want": {"shape": [4], "spec": ["y"]},
+            });
+            change(&mut case);
+            let mesh = json!({"mesh": {"shape": [2, 2], "axis_names": ["x", "y"]}});
+            json!({"suite": "explicit_ops", "generator": mesh, "cases": [case]})
+        };
+        // Partial over what was reduced; nothing else will do.
+        check(explicit(&|_| ()), [1, 0, 0]);
+        check(explicit(&|case| case["want"]["spec"] = json!([null])), [0, 1, 0]);
+        check(explicit(&|case| case["want"]["spec"] = json!(["x"])), [0, 1, 0]);
+        check(explicit(&|case| case["want"]["shape"] = json!([8])), [0, 1, 0]);
+        check(explicit(&|case| case["inputs"][0]["spec"] = json!([null, "y"])), [1, 0, 0]);
+        let unreduced = |case: &mut serde_json::Value| case["want"]["unreduced"] = json!(["x"]);
+        check(explicit(&unreduced), [1, 0, 0]);
+        let over_another = |case: &mut serde_json::Value| {
+            case["inputs"][0]["spec"] = json!([null, "y"]);
+            unreduced(case);
+        };
+        check(explicit(&over_another), [0, 1, 0]);
+        // An error with the line to write is as good as a result.
+        let gathered = |case: &mut serde_json::Value| {
+            case["op"] = json!("softmax");
+            case["params"] = json!({"axis": 0});
+        };
+        check(explicit(&gathered), [1, 0, 0]);
+        let refused = |case: &mut serde_json::Value| {
+            case.as_object_mut().unwrap().remove("want");
+            case["error"] = json!({});
+        };
+        check(explicit(&refused), [1, 0, 0]);
+        check(explicit(&|case| case["op"] = json!("unheard_of")), [0, 0, 1]);
     }
 
     #[test]

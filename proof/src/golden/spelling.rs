@@ -112,6 +112,14 @@ fn transition(node: &Node<'_>) -> Parsed<TransitionKind> {
 
 /// A dtype by name; `None` for those that we do not have.
 pub(super) fn dtype(node: &Node<'_>) -> Parsed<Option<DType>> {
+    Ok(node.text()?.parse().ok())
+}
+
+/// A dtype by its name in NumPy and PyTorch, such as `float32`; else the reason to skip the case.
+pub(super) fn array_dtype(node: &Node<'_>) -> Parsed<std::result::Result<DType, String>> {
     let name = node.text()?;
-    Ok([DType::Bool, DType::I64, DType::F32].into_iter().find(|dtype| dtype.name() == name))
+    let kinds = [("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i"), ("bool", "bool")];
+    let ours = kinds.iter().find_map(|(theirs, ours)| Some(format!("{ours}{}", name.strip_prefix(theirs)?)));
+    let dtype = ours.and_then(|name| name.parse().ok());
+    Ok(dtype.ok_or_else(|| format!("dtypes that we do not have: {name}")))
 }

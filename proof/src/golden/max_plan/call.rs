@@ -8,8 +8,8 @@ use crate::golden::spelling::{dtype, mesh, places, shape};
 use sharding_core::conformance::host::HostArray;
 use sharding_core::op::{Fill, OpArgs, OpDef, OperandKind, Registry};
 use sharding_core::{
-    DType, Device, DeviceMapping, DeviceMesh, Error, ErrorKind, Operand, Place, Policy, Result, Scalar,
-    Tensor, TensorBuffer, TensorLayout, auto_reshard, dispatch_dyn, plan::CallPlan, plan_call,
+    Device, DeviceMapping, DeviceMesh, Error, ErrorKind, Operand, Place, Policy, Result, Scalar, Tensor,
+    TensorBuffer, TensorLayout, auto_reshard, dispatch_dyn, plan::CallPlan, plan_call,
 };
 use std::sync::Arc;
 
@@ -69,12 +69,6 @@ impl Call {
             Ok(layouts) => layouts,
             Err(lacking) => return Ok(Err(Verdict::Skipped(lacking))),
         };
-        if let [_, Some(indices), ..] = &arguments[..]
-            && signature.ours == "gather"
-            && is_i32(indices, &tensors)?
-        {
-            return Ok(Err(Verdict::Skipped("dtypes that we do not have yet: i32 as indices".to_owned())));
-        }
         let shapes: Vec<Vec<usize>> = layouts.iter().map(|(layout, _)| layout.shape().to_vec()).collect();
         if signature.ours == "rms_norm" && shapes.get(1).is_some_and(|weight| weight.len() != 1) {
             return Ok(Err(Verdict::Skipped("a weight of several axes, where our op takes one".to_owned())));
@@ -284,24 +278,10 @@ fn by_parameter<'a>(
     Ok(Ok(arguments))
 }
 
-/// Whether an argument is a tensor of i32, for which another dtype stands in: not where it is read as an index.
-fn is_i32(argument: &Node<'_>, tensors: &[Node<'_>]) -> Parsed<bool> {
-    let Some(number) = argument.optional("t") else { return Ok(false) };
-    match tensors.get(number.size()?) {
-        Some(tensor) => Ok(tensor.field("dtype")?.text()? == "i32"),
-        None => Err(number.expected("the number of a tensor")),
-    }
-}
-
 /// A tensor's layout, and whether it is on a mesh of one device.
 pub(super) fn layout(node: &Node<'_>, mesh: &DeviceMesh) -> Read<(TensorLayout, bool)> {
     let name = node.field("dtype")?;
-    let dtype = match (dtype(&name)?, name.text()?) {
-        (Some(dtype), _) => dtype,
-        // Of the same size, so that costs are the same; the data is whole numbers anyway.
-        (None, "i32") => DType::F32,
-        (None, _) => return Ok(Err(lacking_dtype(&name))),
-    };
+    let Some(dtype) = dtype(&name)? else { return Ok(Err(lacking_dtype(&name))) };
     let shape = match shape(&node.field("shape")?)? {
         Ok(shape) => shape,
         Err(_) => return Ok(Err("shapes that we have no form for".to_owned())),
