@@ -17,6 +17,16 @@ pub enum ErrorKind {
     DType,
     /// A tensor axis or mesh axis does not exist, or is used twice.
     Axis,
+    /// A mesh axis is used twice in a sharding by names, whether the mesh has it or not.
+    DuplicateAxis,
+    /// An extent does not divide by the ways of a split that cuts evenly only.
+    Indivisible,
+    /// A sharding is for tensors of another number of axes.
+    Dimensions,
+    /// A mesh axis cannot be unreduced or reduced, or what is unreduced was asked who holds which elements.
+    Unreduced,
+    /// A memory that the devices do not have.
+    MemoryKind,
     /// A mesh cannot be built, or two meshes do not agree.
     Mesh,
     /// A placement or mapping is not valid.

@@ -2,7 +2,7 @@
 
 use crate::placement::Ranges;
 use crate::split::balanced;
-use crate::{DeviceMesh, Error, ErrorKind, Place, Result, Shape};
+use crate::{DeviceMesh, Error, ErrorKind, MemoryKind, Place, Result, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -12,16 +12,6 @@ pub type Places = SmallVec<[Place; 4]>;
 
 /// The index ranges that a device holds, per tensor axis.
 pub type Region = SmallVec<[Ranges; 4]>;
-
-/// The memory of a device that holds the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MemoryKind {
-    /// The device's own memory.
-    #[default]
-    Device,
-    /// Host memory that the device can reach by transfers.
-    PinnedHost,
-}
 
 /// A mesh, one placement per mesh axis, and a memory kind.
 ///

@@ -247,6 +247,15 @@ impl DeviceMesh {
     pub fn devices(&self) -> impl ExactSizeIterator<Item = Device> + '_ {
         (0..self.num_devices()).map(|i| self.device(i).unwrap_or(Device::cpu()))
     }
+    /// Whether both have the same devices in the same order, whatever their shapes and names.
+    pub fn same_devices(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+            || (self.num_devices() == other.num_devices() && self.inner.devices == other.inner.devices)
+    }
+    /// Whether all devices are of that process.
+    pub fn is_all_of(&self, process: u32) -> bool {
+        !self.is_multi_process() && self.device(0).is_some_and(|device| device.process == process)
+    }
     /// A number that is equal for equal meshes, in every process.
     pub fn digest(&self) -> u64 {
         self.inner.digest

@@ -13,6 +13,12 @@ pub struct Interned {
     digest: u64,
 }
 
+impl std::fmt::Debug for Interned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.placement().fmt(f)
+    }
+}
+
 impl Interned {
     /// The placement itself.
     pub fn placement(&self) -> &dyn Placement {

@@ -1,6 +1,7 @@
 //! Conversions between placements and names: lossless, or an error of kind [`ErrorKind::Conversion`].
 
-use super::named::{Names, axis_of, split_places};
+use super::entry::Names;
+use super::named::{axis_of, split_places};
 use super::{NamedMapping, PartitionSpec};
 use crate::{DeviceMapping, DeviceMesh, Error, ErrorKind, Place, Places, ReduceOp, Result};
 use smallvec::smallvec;
@@ -9,7 +10,8 @@ impl PartitionSpec {
     /// The placements that this spec says, on a mesh that has all its names.
     ///
     /// A [`DeviceMapping`] splits a tensor axis over several mesh axes in mesh order, so a spec that names them in
-    /// another order has no such mapping.
+    /// another order has no such mapping. Unreduced axes are Partial sums; reduced ones and unconstrained entries
+    /// replicate.
     ///
     /// # Errors
     /// [`ErrorKind::Conversion`] if a mesh axis is used twice, several names of one entry are not in mesh order, or
@@ -33,6 +35,12 @@ impl PartitionSpec {
                     .with_fix(format!("write them as {ordered:?}, or order the mesh axes so")));
                 }
                 last = axis;
+            }
+        }
+        // An unreduced axis splits nothing: a spec that says both cannot be made.
+        for name in self.unreduced() {
+            if let Some(place) = places.get_mut(mesh.axis_index(name)?) {
+                *place = Place::PARTIAL;
             }
         }
         DeviceMapping::new(mesh, places)
@@ -74,14 +82,7 @@ impl TryFrom<&DeviceMapping> for PartitionSpec {
     type Error = Error;
     fn try_from(mapping: &DeviceMapping) -> Result<Self> {
         let (spec, unreduced) = spell(mapping)?;
-        match unreduced.first() {
-            None => Ok(spec),
-            Some(name) => Err(Error::new(
-                ErrorKind::Conversion,
-                format!("a partition spec cannot say that the mesh axis '{name}' is unreduced"),
-            )
-            .with_fix("NamedMapping::try_from(&mapping), which can")),
-        }
+        spec.with_unreduced(unreduced)
     }
 }
 
@@ -198,7 +199,7 @@ mod tests {
                 let back = spec.to_mapping(&cube()).unwrap();
                 prop_assert_eq!(back.places(), mapping.places());
             } else {
-                prop_assert!(!mapping.places().iter().all(|p| spellable(p) && !p.is_partial()));
+                prop_assert!(!mapping.places().iter().all(spellable));
             }
         }
     }

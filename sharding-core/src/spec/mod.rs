@@ -4,8 +4,11 @@
 //! is a spec resolved on a mesh; it keeps the spec, so that it can be resolved again on another mesh.
 
 mod convert;
+mod entry;
 mod named;
+mod parse;
 mod partition;
 
+pub use entry::SpecEntry;
 pub use named::NamedMapping;
-pub use partition::{PartitionSpec, SpecEntry};
+pub use partition::PartitionSpec;

@@ -1,14 +1,13 @@
 //! Specs resolved on a mesh.
 
 use super::PartitionSpec;
+use super::entry::Names;
 use crate::{
-    DeviceMapping, DeviceMesh, Error, ErrorKind, MAX_TENSOR_AXES, Place, Places, Result, Scope,
+    DeviceMapping, DeviceMesh, Error, ErrorKind, MAX_TENSOR_AXES, MemoryKind, Place, Places, Result, Scope,
     placement::sharded,
 };
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use std::fmt;
-
-pub(super) type Names = SmallVec<[Box<str>; 1]>;
 
 /// A mesh, a [`PartitionSpec`], and the names of mesh axes over which the parts are still to be summed.
 ///
@@ -32,12 +31,14 @@ pub struct NamedMapping {
 }
 
 impl NamedMapping {
-    /// A spec resolved on a mesh, in device memory, with nothing unreduced.
+    /// A spec resolved on a mesh, in device memory. Unreduced axes of the spec are those of the mapping; reduced ones and
+    /// unconstrained entries replicate.
     ///
     /// # Errors
     /// [`ErrorKind::Conversion`] if an axis of the mesh is used twice, or splits a tensor axis that no tensor has.
     pub fn new(mesh: &DeviceMesh, spec: PartitionSpec) -> Result<Self> {
-        Self::resolve(mesh, spec, Names::new())
+        let unreduced = spec.unreduced().map(Into::into).collect();
+        Self::resolve(mesh, spec, unreduced)
     }
 
     /// A spec resolved on the default mesh of the [`Scope`] in force.
@@ -72,6 +73,12 @@ impl NamedMapping {
     pub fn on(&self, mesh: &DeviceMesh) -> Result<Self> {
         let resolved = Self::resolve(mesh, self.spec.clone(), self.unreduced.clone())?;
         Ok(Self { mapping: resolved.mapping.with_memory_kind(self.mapping.memory_kind()), ..resolved })
+    }
+
+    /// The same in another memory.
+    #[must_use]
+    pub fn in_memory(self, memory: MemoryKind) -> Self {
+        Self { mapping: self.mapping.with_memory_kind(memory), ..self }
     }
 
     /// The spec as it was given, with the names that the mesh does not have.
