@@ -8,6 +8,7 @@ mod data;
 mod dtensor;
 mod explicit_ops;
 mod indices;
+mod jax;
 mod json;
 mod max_layout;
 mod max_plan;
@@ -68,6 +69,7 @@ fn replay_value(value: &serde_json::Value, file: &str, report: &mut Report) -> R
     match suite {
         "dtensor" => dtensor::replay(&root, report),
         "explicit_ops" => explicit_ops::replay(&root, report),
+        "jax" => jax::replay(&root, report),
         "max_layout" => max_layout::replay(&root, report),
         "max_plan" => max_plan::replay(&root, report),
         "max_transfer" => max_transfer::replay(&root, report),

@@ -1,0 +1,36 @@
+//! Suite `jax`: shardings, specs, meshes and placed arrays, computed by JAX.
+//!
+//! A kind of case is a file here. Where an error is wanted, ours is one of the same kind (`refusal`); texts are not compared.
+
+mod equivalent;
+mod named_sharding;
+mod partition_spec;
+mod query;
+mod refusal;
+mod single_device;
+mod spelling;
+
+use super::json::{Node, Parsed};
+use super::report::{Report, Verdict};
+
+type Replay = fn(&Node<'_>) -> Parsed<Verdict>;
+
+/// The kinds of cases.
+const KINDS: [(&str, Replay); 5] = [
+    ("equivalent", equivalent::replay),
+    ("named_sharding", named_sharding::replay),
+    ("partition_spec", partition_spec::replay),
+    ("partition_spec_eq", partition_spec::replay_eq),
+    ("single_device", single_device::replay),
+];
+
+pub(super) fn replay(root: &Node<'_>, report: &mut Report) -> Parsed<()> {
+    for case in root.field("cases")?.list()? {
+        let kind = case.field("kind")?.text()?;
+        match KINDS.iter().find(|(name, _)| *name == kind) {
+            Some((_, replay)) => report.case(&case.id(), || replay(&case))?,
+            None => report.skip("jax", &format!("there is no replay of the kind: {kind}"), 1),
+        }
+    }
+    Ok(())
+}
