@@ -19,6 +19,7 @@
 mod convert;
 mod devices;
 mod equivalence;
+mod hlo;
 mod indices;
 mod mapping;
 mod memory_kind;
@@ -29,6 +30,7 @@ mod tiling;
 
 pub use devices::Devices;
 pub use equivalence::equivalent;
+pub use hlo::{HloKind, HloSharding, MeshAxes, Subgroup, TileAssignment};
 pub use indices::IndicesMap;
 pub use memory_kind::MemoryKind;
 pub use named::NamedSharding;
