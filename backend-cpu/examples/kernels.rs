@@ -4,8 +4,8 @@
 
 use backend_cpu::CpuBackend;
 use sharding_core::backend::{
-    Attention, Backend, BinaryOp, Expr, FusedOp, Gather, IndexMap, LocalArray, Primitive, Reduce, UnaryOp,
-    Work,
+    Attention, Backend, BinaryOp, Distribution, Expr, FusedOp, Gather, IndexMap, LocalArray, Primitive,
+    Random, RandomKey, Reduce, UnaryOp, Work,
 };
 use sharding_core::{DType, Device, Element, ReduceOp, Result, Shape};
 use std::hint::black_box;
@@ -118,6 +118,31 @@ fn main() -> Result<()> {
         let max = Primitive::Reduce(Reduce { op: ReduceOp::Max, axes: [axis].into_iter().collect() });
         bench.run(&format!("max 1M axis {axis}"), Rate::Bytes(4 * MILLION), || {
             launch(&max, &[&a], &shape.into())
+        })?;
+    }
+
+    let million = Shape::from([1024, 1024]);
+    let all = |columns: std::ops::Range<usize>| {
+        [0..1024, columns].into_iter().map(|range| std::iter::once(range).collect()).collect()
+    };
+    for (name, distribution, dtype, columns) in [
+        ("uniform 1M", Distribution::Uniform { low: -1.0, high: 1.0 }, DType::F32, 0..1024),
+        ("uniform 1M, rows of 8", Distribution::Uniform { low: -1.0, high: 1.0 }, DType::F32, 0..8),
+        ("uniform 1M bf16", Distribution::Uniform { low: -1.0, high: 1.0 }, DType::BF16, 0..1024),
+        ("uniform 1M f64", Distribution::Uniform { low: -1.0, high: 1.0 }, DType::F64, 0..1024),
+        ("normal 1M", Distribution::Normal { mean: 0.0, std: 1.0 }, DType::F32, 0..1024),
+        ("normal 1M f64", Distribution::Normal { mean: 0.0, std: 1.0 }, DType::F64, 0..1024),
+        ("bernoulli 1M", Distribution::Bernoulli { p: 0.1 }, DType::Bool, 0..1024),
+    ] {
+        let (key, whole) = (RandomKey::new(42), million.clone());
+        let random = Random { distribution, key, whole, region: all(columns), dtype };
+        let shape = random.shape();
+        let mut outputs = [CpuBackend.alloc(Device::cpu(), dtype, &shape)?];
+        let drawn = Primitive::Random(random);
+        bench.run(name, Rate::Bytes(dtype.size() * shape.elements()), || {
+            let work =
+                Work { op: "bench", device: Device::cpu(), inputs: &[], outputs: black_box(&mut outputs) };
+            CpuBackend.launch(black_box(&drawn), &mut [work])
         })?;
     }
 

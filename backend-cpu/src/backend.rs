@@ -1,7 +1,7 @@
 //! The contract's methods, each handed to the file of its subject.
 
 use crate::collective::COLLECTIVES;
-use crate::{copy, device, dot, fused, gather, iota, map, memory, reduce, storage};
+use crate::{copy, device, dot, fused, gather, iota, map, memory, random, reduce, storage};
 use sharding_core::backend::{
     Backend, Collectives, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support, Work,
 };
@@ -36,6 +36,7 @@ impl Backend for CpuBackend {
             Primitive::Gather(gather) => gather::supports(gather, inputs),
             Primitive::Copy(map) => copy::supports(map, inputs),
             Primitive::Iota(iota) => iota::supports(iota),
+            Primitive::Random(random) => random::supports(random),
             Primitive::Fused(op) => fused::supports(op, inputs),
             other => Support::No(format!("the cpu backend does not know {other:?}")),
         }
@@ -92,6 +93,7 @@ fn launch(primitive: &Primitive, work: &mut Work<'_>) -> Result<()> {
         (Primitive::Gather(gather), [table, indices]) => gather::run(gather, table, indices, out),
         (Primitive::Copy(map), _) => copy::run(map, inputs, out),
         (Primitive::Iota(iota), []) => iota::run(iota, out),
+        (Primitive::Random(random), []) => random::run(random, out),
         (Primitive::Fused(op), _) => fused::run(op, inputs, out),
         _ => Err(misfit(inputs.len(), outputs)),
     }

@@ -643,7 +643,7 @@ fn compare<T: Item>(op: BinaryOp, a: Lane<'_, T>, b: Lane<'_, T>, out: &mut [May
 
 /// `c[0] + c[1] x + ..`, by Horner's rule.
 #[inline(always)]
-fn polynomial<const N: usize>(x: f32, c: [f32; N]) -> f32 {
+pub(crate) fn polynomial<const N: usize>(x: f32, c: [f32; N]) -> f32 {
     c.iter().rev().fold(0.0, |sum, c| sum * x + c)
 }
 
@@ -672,7 +672,7 @@ pub(crate) fn exp(x: f32) -> f32 {
 
 /// The natural logarithm within 2 units in the last place.
 #[inline(always)]
-fn log(x: f32) -> f32 {
+pub(crate) fn log(x: f32) -> f32 {
     // Subnormal numbers are scaled into the normal range.
     let tiny = x < f32::MIN_POSITIVE;
     let scaled = if tiny { x * 8_388_608.0 } else { x };

@@ -46,6 +46,7 @@ mod gather;
 mod iota;
 mod map;
 mod memory;
+mod random;
 mod reduce;
 mod storage;
 

@@ -1,7 +1,9 @@
 //! The contract's methods, each handed to the file of its subject.
 
 use crate::collective::CudaCollectives;
-use crate::{attention, copy, device, dot, element, fused, gather, iota, map, memory, reduce, storage};
+use crate::{
+    attention, copy, device, dot, element, fused, gather, iota, map, memory, random, reduce, storage,
+};
 use sharding_core::backend::{
     Backend, Collectives, FusedOp, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support,
     Work,
@@ -21,6 +23,7 @@ fn missing(primitive: &Primitive) -> &'static str {
         Primitive::Gather(_) => gather::MISSING,
         Primitive::Copy(_) => copy::MISSING,
         Primitive::Iota(_) => iota::MISSING,
+        Primitive::Random(_) => random::MISSING,
         Primitive::Fused(FusedOp::Attention(_)) => attention::MISSING,
         Primitive::Fused(_) => fused::MISSING,
         _ => "a kernel",

@@ -12,6 +12,7 @@ pub(crate) fn kernel_name(primitive: &Primitive) -> &'static str {
         Primitive::Gather(_) => "gather",
         Primitive::Copy(_) => "copy",
         Primitive::Iota(_) => "iota",
+        Primitive::Random(_) => "random",
         Primitive::Fused(FusedOp::Softmax { .. }) => "softmax",
         Primitive::Fused(FusedOp::LayerNorm { .. }) => "layer_norm",
         Primitive::Fused(FusedOp::Linear) => "linear",

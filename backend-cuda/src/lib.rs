@@ -31,6 +31,7 @@ mod gather;
 mod iota;
 mod map;
 mod memory;
+mod random;
 mod reduce;
 mod storage;
 

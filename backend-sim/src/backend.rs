@@ -2,7 +2,9 @@
 
 use crate::collective::SimCollectives;
 use crate::device::Effort;
-use crate::{Simulation, copy, device, dot, element, fused, gather, iota, map, memory, reduce, storage};
+use crate::{
+    Simulation, copy, device, dot, element, fused, gather, iota, map, memory, random, reduce, storage,
+};
 use sharding_core::backend::{
     Backend, Collectives, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support, Work,
 };
@@ -63,6 +65,7 @@ impl Backend for SimBackend {
                 Primitive::Gather(_) => gather::FLOPS,
                 Primitive::Copy(_) => copy::FLOPS,
                 Primitive::Iota(_) => iota::flops(output),
+                Primitive::Random(random) => random::flops(random, output),
                 Primitive::Fused(op) => fused::flops(op, work.inputs, output),
                 _ => 0.0,
             };

@@ -45,6 +45,7 @@ mod gather;
 mod iota;
 mod map;
 mod memory;
+mod random;
 mod reduce;
 mod storage;
 

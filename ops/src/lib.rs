@@ -67,6 +67,7 @@ pub mod nn;
 
 mod op;
 mod operator;
+mod random;
 mod reduction;
 mod row;
 mod split_sizes;
@@ -80,6 +81,7 @@ pub use op::add::add;
 pub use op::all_gather::all_gather;
 pub use op::all_reduce::all_reduce;
 pub use op::arange::arange;
+pub use op::bernoulli::bernoulli;
 pub use op::broadcast_to::broadcast_to;
 pub use op::buffer_store::buffer_store;
 pub use op::buffer_store_slice::buffer_store_slice;
@@ -118,6 +120,7 @@ pub use op::minimum::minimum;
 pub use op::mul::mul;
 pub use op::ne::ne;
 pub use op::neg::neg;
+pub use op::normal::normal;
 pub use op::ones::ones;
 pub use op::permute::permute;
 pub use op::pow::pow;
@@ -142,6 +145,7 @@ pub use op::sum::sum;
 pub use op::tanh::tanh;
 pub use op::transfer_to::transfer_to;
 pub use op::transpose::transpose;
+pub use op::uniform::uniform;
 pub use op::unsqueeze::unsqueeze;
 pub use op::where_::r#where as where_;
 pub use op::zeros::zeros;
@@ -150,6 +154,8 @@ pub use split_sizes::SplitSizes;
 
 #[doc(no_inline)]
 pub use sharding_core::Place::{Partial, Replicated, Sharded, Unknown};
+#[doc(no_inline)]
+pub use sharding_core::RandomKey;
 #[doc(no_inline)]
 pub use sharding_core::{
     AbstractMesh, AxisType, BackendKind, BufferLayout, Call, ConversionError, DType, Device, DeviceMapping,

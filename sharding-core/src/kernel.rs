@@ -2,7 +2,7 @@
 
 use crate::backend::{
     Backend, BinaryOp, Expr, FusedOp, Gather, IndexMap, Iota, LocalArray, LocalMeta, Move, Node, Primitive,
-    Reduce, UnaryOp, Work, lower,
+    Random, Reduce, UnaryOp, Work, lower,
 };
 use crate::trace::{self, Seen};
 use crate::{
@@ -248,6 +248,15 @@ impl<'a> KernelCx<'a> {
     pub fn iota(&mut self, iota: Iota, shape: &Shape) -> Result<LocalArray> {
         let dtype = iota.dtype;
         self.launch(&Primitive::Iota(iota), &[], dtype, shape)
+    }
+
+    /// Random elements of a whole; see [`Random`].
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn random(&mut self, random: Random) -> Result<LocalArray> {
+        let (dtype, shape) = (random.dtype, random.shape());
+        self.launch(&Primitive::Random(random), &[], dtype, &shape)
     }
 
     /// A fused kernel; its lowering on a backend that does not have it.

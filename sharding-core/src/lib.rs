@@ -75,6 +75,7 @@ mod stage;
 mod tensor;
 pub mod trace;
 pub mod visualize;
+pub use backend::RandomKey;
 pub use buffer::TensorBuffer;
 pub use device::{BackendKind, Device};
 pub use dims::{GlobalDim, global_dims};

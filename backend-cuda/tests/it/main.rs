@@ -5,7 +5,8 @@ mod conformance;
 
 use backend_cuda::CudaBackend;
 use sharding_core::backend::{
-    Backend, Expr, FusedOp, Gather, IndexMap, Iota, Primitive, Reduce, Step, StepKind, Work,
+    Backend, Distribution, Expr, FusedOp, Gather, IndexMap, Iota, Primitive, Random, RandomKey, Reduce, Step,
+    StepKind, Work,
 };
 use sharding_core::{
     BackendKind, DType, Device, DeviceMapping, DeviceMesh, Error, ErrorKind, Place, ReduceOp, Shape,
@@ -15,6 +16,13 @@ use sharding_core::{
 fn primitives() -> Vec<(&'static str, Primitive)> {
     let reduce = Reduce { op: ReduceOp::Sum, axes: [0][..].into() };
     let iota = Iota { axis: 0, first: 0, start: 0.0, step: 1.0, dtype: DType::F32 };
+    let random = Random {
+        distribution: Distribution::Bernoulli { p: 0.5 },
+        key: RandomKey::new(0),
+        whole: Shape::from([]),
+        region: Default::default(),
+        dtype: DType::Bool,
+    };
     vec![
         ("map", Primitive::Map(Expr::input(0))),
         ("reduce", Primitive::Reduce(reduce)),
@@ -22,6 +30,7 @@ fn primitives() -> Vec<(&'static str, Primitive)> {
         ("gather", Primitive::Gather(Gather { axis: 0, base: 0, bound: 1 })),
         ("copy", Primitive::Copy(IndexMap::reshape(&Shape::from([1])))),
         ("iota", Primitive::Iota(iota)),
+        ("random", Primitive::Random(random)),
         ("softmax", Primitive::Fused(FusedOp::Softmax { axis: 0 })),
         ("layer_norm", Primitive::Fused(FusedOp::LayerNorm { eps: 1e-5 })),
         ("rms_norm", Primitive::Fused(FusedOp::RmsNorm { eps: 1e-5 })),

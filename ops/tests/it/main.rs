@@ -8,6 +8,7 @@ mod elementwise;
 mod joint;
 mod nn;
 mod placement;
+mod random;
 mod rule;
 #[cfg(all(feature = "sim", feature = "cpu"))]
 mod sim;

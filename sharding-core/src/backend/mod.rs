@@ -27,6 +27,7 @@ mod index_map;
 mod lowering;
 mod memory;
 mod primitive;
+mod random;
 mod registry;
 
 pub use array::{LocalArray, LocalArrays, LocalMeta, Storage};
@@ -38,6 +39,7 @@ pub use index_map::{IndexMap, Piece};
 pub use lowering::lower;
 pub use memory::{HeldBytes, MemoryLedger, MemoryUse};
 pub use primitive::{Attention, AttentionExtents, FusedOp, Gather, Iota, Primitive, Reduce};
+pub use random::{Distribution, Random, RandomKey, next_below, philox};
 pub use registry::{BackendDef, backend_of};
 
 use crate::{BackendKind, DType, Device, DeviceMesh, Result, Shape};

@@ -1,6 +1,6 @@
 //! The closed set of kernels that a backend provides.
 
-use super::{Expr, IndexMap, LocalMeta};
+use super::{Expr, IndexMap, LocalMeta, Random};
 use crate::{DType, ReduceOp, Shape};
 use smallvec::SmallVec;
 
@@ -29,6 +29,8 @@ pub enum Primitive {
     /// `start + step * (first + index along axis)`, without inputs, for all numbers. Integers wrap; fractions
     /// are cut off.
     Iota(Iota),
+    /// Elements of a random whole, without inputs; see [`Random`].
+    Random(Random),
     /// A kernel that backends may fuse; its lowering on the others defines it.
     Fused(FusedOp),
 }

@@ -3,6 +3,8 @@
 //! Slow on purpose: one element at a time, integers wrapped and floats computed in f64 and rounded after each step; to
 //! f32 for f16 and bf16, which are rounded to their dtype at the end of a primitive.
 
+mod random;
+
 use super::host::{HostArray, combine, flat_indices, rounded, unravel, wrapped};
 use crate::backend::{
     Attention, BinaryOp, Expr, FusedOp, Gather, IndexMap, Node, Primitive, Reduce, Step, StepKind, UnaryOp,
@@ -34,6 +36,7 @@ pub fn primitive(
                 })
                 .collect(),
         ),
+        Primitive::Random(random) => random::random(random, dtype),
         Primitive::Fused(FusedOp::Softmax { axis }) => softmax(input(inputs, 0)?, *axis),
         Primitive::Fused(FusedOp::LayerNorm { eps }) => {
             layer_norm(input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?, *eps)
@@ -71,6 +74,7 @@ pub fn is_defined(primitive: &Primitive, inputs: &[DType]) -> bool {
         }),
         Primitive::Dot => inputs.iter().all(|dtype| *dtype != DType::Bool),
         Primitive::Iota(iota) => iota.dtype != DType::Bool,
+        Primitive::Random(random) => random.distribution.has(random.dtype),
         Primitive::Gather(_) => inputs.get(1) == Some(&DType::I64),
         Primitive::Fused(FusedOp::Softmax { .. } | FusedOp::LayerNorm { .. } | FusedOp::RmsNorm { .. }) => {
             inputs.iter().all(|dtype| dtype.is_float())

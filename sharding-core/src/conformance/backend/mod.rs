@@ -10,6 +10,7 @@ mod dense;
 mod map;
 mod memory;
 mod movement;
+mod random;
 
 use super::host::HostArray;
 use super::naive;
@@ -24,8 +25,8 @@ use std::sync::Arc;
 const OP: &str = "conformance";
 
 /// The parts of the suite, each one test.
-pub const GROUPS: [&str; 9] =
-    ["memory", "copies", "map", "reduce", "dot", "gather", "index_map", "fused", "collectives"];
+pub const GROUPS: [&str; 10] =
+    ["memory", "copies", "map", "reduce", "dot", "gather", "index_map", "random", "fused", "collectives"];
 
 /// What one part of the suite found.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +70,7 @@ pub fn run_group(group: &str, backend: &dyn Backend, data: bool) -> SuiteReport 
         "dot" => dense::dot(&mut bench),
         "gather" => movement::gather(&mut bench),
         "index_map" => movement::index_map(&mut bench),
+        "random" => random::random(&mut bench),
         "fused" => dense::fused(&mut bench),
         "collectives" => collective::collectives(&mut bench),
         _ => bench.report.checks.push((group.to_owned(), Err("there is no such part".to_owned()))),
@@ -143,7 +145,7 @@ macro_rules! backend_suite {
     (kind = $kind:expr, data = $data:expr, expectations = $expected:expr $(,)?) => {
         $crate::backend_suite!(
             @tests $kind, $data, $expected,
-            memory copies map reduce dot gather index_map fused collectives
+            memory copies map reduce dot gather index_map random fused collectives
         );
     };
     (@tests $kind:expr, $data:expr, $expected:expr, $($group:ident)*) => {
