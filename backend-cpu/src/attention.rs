@@ -5,11 +5,11 @@
 //! goes across lanes, the elements of key and value are read where they are, whatever the strides, and the result for a
 //! query does not depend on the queries beside it.
 
+use crate::crew;
 use crate::device::{dispatch, is_large};
 use crate::element::{Cell, Slot, Truth};
 use crate::storage::{View, internal, overwrite, unsupported};
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 use sharding_core::backend::{Attention, AttentionExtents, LocalArray, LocalMeta, Support};
 use sharding_core::{DType, Result};
 use smallvec::SmallVec;
@@ -20,6 +20,8 @@ use std::mem::MaybeUninit;
 const KEYS: usize = 64;
 /// Floats of a [`Line`].
 const LANES: usize = 16;
+/// How many tasks the blocks of a call are, about.
+const TASKS: usize = 32;
 /// The most lines of queries of a block: three accumulators beside each other hide the time of an addition.
 const LINES: usize = 3;
 
@@ -525,10 +527,18 @@ impl Call<'_> {
         let work = scores.saturating_mul(extents.width + extents.value_width + 8) / LANES;
         let (head, part) = (queries * out_width, rows * out_width);
         if is_large(work) {
-            let parts = out.par_chunks_mut(head).enumerate().flat_map(|(number, out)| {
-                out.par_chunks_mut(part).enumerate().map(move |(i, out)| (number, i, out))
+            let parts = out.chunks_mut(head).enumerate().flat_map(|(number, out)| {
+                out.chunks_mut(part).enumerate().map(move |(i, out)| (number, i, out))
             });
-            parts.for_each_init(room, |room, (number, i, out)| block(room, number, i, out));
+            let mut parts: Vec<_> = parts.collect();
+            // Several blocks a task, so that they share its room.
+            let several = (parts.len() / TASKS).max(1);
+            crew::chunks(&mut parts, several, |_, parts| {
+                let mut room = room();
+                for (number, i, out) in parts {
+                    block(&mut room, *number, *i, out);
+                }
+            });
         } else {
             let mut room = room();
             for (number, out) in out.chunks_mut(head).enumerate() {

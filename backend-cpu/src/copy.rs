@@ -1,9 +1,9 @@
 //! Copies: strided reads and writes, index maps, and regions between arrays.
 
+use crate::crew;
 use crate::device::is_large;
 use crate::element::{Cell, Slot};
 use crate::storage::{View, in_bounds, internal, overwrite, owned, unsupported, with_word};
-use rayon::prelude::*;
 use sharding_core::backend::{IndexMap, LocalArray, LocalMeta, Move, Piece, Support};
 use sharding_core::{Result, Shape};
 use smallvec::SmallVec;
@@ -276,7 +276,7 @@ pub(crate) fn spread<T: Cell, O: Slot<T>>(
     let axis = shape.iter().position(|extent| *extent > 1).unwrap_or(0);
     let row: usize = shape.iter().skip(axis + 1).product();
     let count = (TASK / row.max(1)).max(1);
-    let part = |(i, out): (usize, &mut [O])| {
+    let part = |i: usize, out: &mut [O]| {
         let mut extents: SmallVec<[usize; 4]> = SmallVec::from_slice(shape);
         let mut from = offset;
         if let Some(extent) = extents.get_mut(axis) {
@@ -286,9 +286,9 @@ pub(crate) fn spread<T: Cell, O: Slot<T>>(
         Transfer::new(&extents, (&rows, 0), (strides, from)).run(data, out);
     };
     if is_large(out.len()) {
-        out.par_chunks_mut(count * row).enumerate().for_each(part);
+        crew::chunks(out, count * row, part);
     } else {
-        part((0, out));
+        part(0, out);
     }
 }
 
@@ -464,7 +464,7 @@ pub(crate) fn run(map: &IndexMap, inputs: &[&LocalArray], out: &mut LocalArray) 
         };
         let write = |out: &mut [MaybeUninit<T>]| {
             if is_large(out.len()) {
-                out.par_chunks_mut(rows * row).enumerate().for_each(|(i, out)| part(i, out));
+                crew::chunks(out, rows * row, part);
             } else if !out.is_empty() {
                 part(0, out);
             }
@@ -555,7 +555,7 @@ fn paste<T: Cell, O: Slot<T>>(shape: &Shape, views: &[(View<'_, T>, &[usize])], 
     let row: usize = shape.iter().skip(axis + 1).product();
     let rows = (TASK / row.max(1)).max(1);
     let steps = shape.strides();
-    out.par_chunks_mut((rows * row).max(1)).enumerate().for_each(|(i, out)| {
+    crew::chunks(out, (rows * row).max(1), |i, out| {
         let (first, count) = (i * rows, out.len() / row.max(1));
         for (view, at) in views {
             let meta = view.meta();

@@ -26,9 +26,9 @@ pub(crate) fn dispatch<W: pulp::WithSimd>(work: W) -> W::Output {
     ARCH.dispatch(work)
 }
 
-/// Work below this, in elements that are added, runs on the calling thread: waking the pool costs tens of
-/// microseconds.
-const INLINE: usize = 1 << 18;
+/// Work below this, in elements that are added, runs on the calling thread: it takes about ten microseconds, and to wake the
+/// pool takes the caller a few.
+const INLINE: usize = 1 << 17;
 
 /// Whether work of this many elementary steps is worth the pool. Depends on shapes only.
 pub(crate) fn is_large(steps: usize) -> bool {

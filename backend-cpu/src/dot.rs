@@ -4,6 +4,7 @@
 //! f16 and bf16 are converted to f32 as a whole, multiplied, and rounded once. Integers of every width are multiplied as
 //! i64, whose low bits are those of any narrower product, and of u64.
 
+use crate::crew;
 use crate::device::dispatch;
 use crate::element::{Item, Kind, Narrow, Slot, is_narrow, kind, with_narrow};
 use crate::map::Lane;
@@ -12,7 +13,6 @@ use crate::storage::{View, as_slots, internal, overwrite, unsupported, with_word
 use bytemuck::cast_slice;
 use gemm::Parallelism;
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 use sharding_core::backend::{LocalArray, LocalMeta, Support};
 use sharding_core::{DType, Result, Shape};
 use smallvec::SmallVec;
@@ -186,13 +186,13 @@ impl<'a, T: Item> Product<'a, T> {
         out: &mut [MaybeUninit<T>],
         matrix: impl Fn(isize, isize, &mut [MaybeUninit<T>]) + Send + Sync,
     ) {
-        let one = |(i, out): (usize, &mut [MaybeUninit<T>])| {
+        let one = |i: usize, out: &mut [MaybeUninit<T>]| {
             matrix(self.a.start(i, &self.batch), self.b.start(i, &self.batch), out);
         };
         if split {
-            out.par_chunks_mut(self.m * self.n).enumerate().for_each(one);
+            crew::chunks(out, self.m * self.n, one);
         } else {
-            out.chunks_mut(self.m * self.n).enumerate().for_each(one);
+            out.chunks_mut(self.m * self.n).enumerate().for_each(|(i, out)| one(i, out));
         }
     }
 
@@ -243,7 +243,7 @@ impl<T: Item> Product<'_, T> {
             };
             match threads {
                 Parallelism::None => out.chunks_mut(n).for_each(fill),
-                Parallelism::Rayon(_) => out.par_chunks_mut(n).for_each(fill),
+                Parallelism::Rayon(_) => crew::chunks(out, n, |_, out| fill(out)),
             }
         }
         if out.len() != m * n || k == 0 {
@@ -352,14 +352,14 @@ impl Product<'_, f32> {
 
     /// One matrix by scalar products of rows, `split` over the pool.
     fn by_rows(&self, a: isize, b: isize, out: &mut [MaybeUninit<f32>], split: bool) {
-        let task = |(i, out): (usize, &mut [MaybeUninit<f32>])| {
+        let task = |i: usize, out: &mut [MaybeUninit<f32>]| {
             let a = a + (i * ROW_TASK) as isize * self.a.row;
             dispatch(RowProducts { product: self, a, b, out });
         };
         if split {
-            out.par_chunks_mut(ROW_TASK * self.n).enumerate().for_each(task);
+            crew::chunks(out, ROW_TASK * self.n, task);
         } else {
-            task((0, out));
+            task(0, out);
         }
     }
 }

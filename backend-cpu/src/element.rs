@@ -13,50 +13,20 @@
 
 use crate::device::vectorize;
 use crate::map::{Lane, Value, apply, zip};
-use crate::storage::{Buffer, Data};
 use bytemuck::{Pod, Zeroable, cast_slice};
 use half::{bf16, f16};
 use sharding_core::backend::{BinaryOp, UnaryOp};
 use sharding_core::{DType, Result, Scalar};
 use std::mem::MaybeUninit;
 
-/// A Rust type as which the elements of a storage are read and written: a word, or a number of its size and alignment
-/// of which any bits are a value.
-pub(crate) trait Cell: Pod + PartialEq + Send + Sync {
-    /// The words of a buffer, if they are of this size.
-    fn words(buffer: &Buffer) -> Option<&Data<Self::Word>>;
-    /// The words of a buffer, to be written.
-    fn words_mut(buffer: &mut Buffer) -> Option<&mut Data<Self::Word>>;
-    /// A buffer of these words.
-    fn wrap(data: Data<Self::Word>) -> Buffer;
-    /// The unsigned integer of the same size.
-    type Word: Cell<Word = Self::Word>;
-}
+/// A Rust type as which the elements of a storage are read and written: an unsigned integer, or a number of its size of which
+/// any bits are a value.
+pub(crate) trait Cell: Pod + PartialEq + Send + Sync {}
 
 macro_rules! cells {
-    ($($variant:ident $word:ty: $($type:ty),*;)*) => {$($(
-        impl Cell for $type {
-            fn words(buffer: &Buffer) -> Option<&Data<$word>> {
-                const { assert!(size_of::<$type>() == size_of::<$word>() && align_of::<$type>() == align_of::<$word>()) };
-                if let Buffer::$variant(data) = buffer { Some(data) } else { None }
-            }
-            fn words_mut(buffer: &mut Buffer) -> Option<&mut Data<$word>> {
-                const { assert!(size_of::<$type>() == size_of::<$word>() && align_of::<$type>() == align_of::<$word>()) };
-                if let Buffer::$variant(data) = buffer { Some(data) } else { None }
-            }
-            fn wrap(data: Data<$word>) -> Buffer {
-                Buffer::$variant(data)
-            }
-            type Word = $word;
-        }
-    )*)*};
+    ($($type:ty),*) => {$(impl Cell for $type {})*};
 }
-cells!(
-    One u8: u8, i8, Truth;
-    Two u16: u16, i16, f16, bf16;
-    Four u32: u32, i32, f32;
-    Eight u64: u64, i64, f64;
-);
+cells!(u8, i8, Truth, u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64);
 
 /// A truth value in memory: not `bool`, of which only two bytes are values.
 #[repr(transparent)]

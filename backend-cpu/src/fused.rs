@@ -2,12 +2,12 @@
 
 use crate::attention;
 use crate::copy::Transfer;
+use crate::crew;
 use crate::device::{is_large, vectorize};
 use crate::dot;
 use crate::element::{Slot, exp};
 use crate::reduce::{Max, Sum, row};
 use crate::storage::{View, internal, overwrite, unsupported};
-use rayon::prelude::*;
 use sharding_core::backend::{FusedOp, LocalArray, LocalMeta, Support};
 use sharding_core::{DType, Result};
 use smallvec::SmallVec;
@@ -69,8 +69,10 @@ fn rows<O: Slot<f32>>(
     let room = || vec![0.0; 2 * n];
     if is_large(x.len().saturating_mul(WEIGHT)) {
         let least = (TASK / n).max(1);
-        let pairs = out.par_chunks_mut(n).zip(x.par_chunks(n));
-        pairs.with_min_len(least).for_each_init(room, |room, (out, x)| one(x, room, out));
+        crew::chunks(out, least * n, |i, out| {
+            let (mut room, x) = (room(), &x[i * least * n..]);
+            out.chunks_mut(n).zip(x.chunks(n)).for_each(|(out, x)| one(x, &mut room, out));
+        });
     } else {
         let mut room = room();
         out.chunks_mut(n).zip(x.chunks(n)).for_each(|(out, x)| one(x, &mut room, out));

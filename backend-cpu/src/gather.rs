@@ -1,9 +1,9 @@
 //! Rows of a table by index.
 
 use crate::copy::Walk;
+use crate::crew;
 use crate::device::is_large;
 use crate::storage::{View, internal, overwrite, with_word};
-use rayon::prelude::*;
 use sharding_core::backend::{Gather, LocalArray, LocalMeta, Support};
 use sharding_core::{DType, Error, ErrorKind, Result};
 use std::mem::MaybeUninit;
@@ -83,7 +83,9 @@ pub(crate) fn run(
         let write = |out: &mut [MaybeUninit<T>]| {
             if is_large(out.len()) {
                 let least = (TASK / width).max(1);
-                out.par_chunks_mut(width).enumerate().with_min_len(least).for_each(fill);
+                crew::chunks(out, least * width, |i, out| {
+                    out.chunks_mut(width).enumerate().for_each(|(j, out)| fill((i * least + j, out)));
+                });
             } else {
                 out.chunks_mut(width).enumerate().for_each(fill);
             }

@@ -1,10 +1,11 @@
-//! The cpu backend: host memory on [`ndarray`], kernels that vectorise, matrix products by the `gemm` crate.
+//! The cpu backend: host memory, kernels that vectorise, matrix products by the `gemm` crate.
 //!
 //! It registers itself for the device kind `cpu`; a program links it through the feature `cpu` of `sharding-ops`, or
 //! with `use backend_cpu as _;`.
 //!
-//! * **Memory.** An array is one allocation, not cleared, plus one reference count. Views, replicas and gathers share
-//!   it; a shared one is copied before it is written.
+//! * **Memory.** An array is one block, not cleared, plus one reference count. Views, replicas and gathers share
+//!   it; a shared one is copied before it is written. Blocks of dropped arrays are kept for new ones, up to
+//!   [`cache_limit`]: memory that is fresh from the system costs more to write than most results cost to compute.
 //! * **Dtypes.** All of [`DType::ALL`](sharding_core::DType::ALL); `element.rs` is where they are written. Memory is words of
 //!   1, 2, 4 or 8 bytes: copies, gathers and permutations are compiled once for each size. Computation is in five types
 //!   (truth values, i64, u64, f32, f64), the other dtypes are converted to one of them and back, chunk by chunk.
@@ -36,8 +37,10 @@
 
 mod attention;
 mod backend;
+mod block;
 mod collective;
 mod copy;
+mod crew;
 mod device;
 mod dot;
 mod element;
@@ -51,6 +54,7 @@ mod reduce;
 mod storage;
 
 pub use backend::CpuBackend;
+pub use block::{cache_limit, cached_bytes, release_cached_memory, set_cache_limit};
 
 inventory::submit! {
     sharding_core::backend::BackendDef {

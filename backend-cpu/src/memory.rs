@@ -1,7 +1,8 @@
-//! How many bytes are alive on each device.
+//! How many bytes are alive on each device, and huge pages.
 
 use sharding_core::Device;
 use sharding_core::backend::{HeldBytes, MemoryLedger, MemoryUse};
+use std::ptr::NonNull;
 
 static LEDGER: MemoryLedger = MemoryLedger::new();
 
@@ -10,30 +11,26 @@ pub(crate) fn hold(device: Device, bytes: usize) -> HeldBytes {
     LEDGER.hold(device, bytes)
 }
 
-/// Buffers of at least so many bytes ask for huge pages: below, most of a huge page would be waste.
-#[cfg(target_os = "linux")]
-const HUGE: usize = 4 << 20;
+/// Blocks of at least so many bytes ask for huge pages: below, most of a huge page would be waste.
+pub(crate) const HUGE: usize = 4 << 20;
 
-/// Asks the system for huge pages under a large new buffer, where it grants them on request: writing one for the first time
-/// then takes a five-hundredth of the page faults. Where it does not, nothing changes.
-#[cfg(target_os = "linux")]
-pub(crate) fn want_huge_pages<T>(buffer: &mut [T]) {
-    const PAGE: usize = 4096;
-    let bytes = size_of_val(buffer);
-    if bytes < HUGE {
-        return;
+/// What such blocks are aligned to, so that the first page is huge too.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
+/// Asks the system for huge pages under a large new block, where it grants them on request: writing one for the first time
+/// then takes a five-hundredth of the page faults. Where it does not, nothing changes. The block belongs to the caller.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) fn want_huge_pages(at: NonNull<u8>, bytes: usize) {
+    if bytes >= HUGE {
+        // SAFETY: the pages are those of the block, which begins with one; the advice leaves their content as it is. That it
+        // may be refused is no error.
+        unsafe { libc::madvise(at.as_ptr().cast(), bytes / HUGE_PAGE * HUGE_PAGE, libc::MADV_HUGEPAGE) };
     }
-    let start = buffer.as_mut_ptr().cast::<u8>();
-    let skip = start.align_offset(PAGE);
-    let pages = bytes.saturating_sub(skip) / PAGE * PAGE;
-    // SAFETY: the pages lie inside the buffer, as `skip` is below a page and `bytes` far above it; the advice leaves their
-    // content as it is. That it may be refused is no error.
-    unsafe { libc::madvise(start.add(skip).cast(), pages, libc::MADV_HUGEPAGE) };
 }
 
 /// Elsewhere there is nobody to ask.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn want_huge_pages<T>(_: &mut [T]) {}
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(crate) fn want_huge_pages(_: NonNull<u8>, _: usize) {}
 
 /// What is alive on a device.
 pub(crate) fn of(device: Device) -> MemoryUse {

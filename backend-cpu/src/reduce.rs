@@ -1,10 +1,10 @@
 //! Reductions in a fixed order: blocks of lanes, then a binary tree, whatever the strides and threads.
 
+use crate::crew;
 use crate::device::{is_large, vectorize};
 use crate::element::{Item, Narrow, Slot, is_narrow, with_lane, with_narrow};
 use crate::storage::{View, internal, overwrite, with_word};
 use bytemuck::cast_slice;
-use rayon::prelude::*;
 use sharding_core::backend::{LocalArray, LocalMeta, Reduce, Support};
 use sharding_core::{DType, Result};
 use smallvec::SmallVec;
@@ -140,7 +140,7 @@ fn tree<F: Fold, T: Item>(x: Input<'_, T>) -> T {
     }
     let (left, right) = x.split_at(half(n.div_ceil(BLOCK)) * BLOCK);
     let (left, right) = if is_large(n) {
-        rayon::join(|| tree::<F, T>(left), || tree::<F, T>(right))
+        crew::join(|| tree::<F, T>(left), || tree::<F, T>(right))
     } else {
         (tree::<F, T>(left), tree::<F, T>(right))
     };
@@ -215,10 +215,7 @@ fn columns<F: Fold, T: Item>(x: Input<'_, T>, width: usize, from: usize, out: &m
     let mut other = [T::ZERO; COLUMNS];
     let other = &mut other[..out.len()];
     if is_large(rows * out.len()) {
-        rayon::join(
-            || columns::<F, T>(left, width, from, out),
-            || columns::<F, T>(right, width, from, other),
-        );
+        crew::join(|| columns::<F, T>(left, width, from, out), || columns::<F, T>(right, width, from, other));
     } else {
         columns::<F, T>(left, width, from, out);
         columns::<F, T>(right, width, from, other);
@@ -239,21 +236,21 @@ fn middle<F: Fold, T: Item, O: Slot<T>>(x: Input<'_, T>, n: usize, inner: usize,
     if inner == 1 {
         // Rows of a task together: as many as make it worth while.
         let count = if large { ((1 << 15) / n).max(1) } else { out.len().max(1) };
-        let rows = |(i, out): (usize, &mut [O])| {
+        let rows = |i: usize, out: &mut [O]| {
             for (row, slot) in out.iter_mut().enumerate() {
                 slot.put(tree::<F, T>(x.part((i * count + row) * n, n)));
             }
         };
         if large {
-            out.par_chunks_mut(count).enumerate().for_each(rows);
+            crew::chunks(out, count, rows);
         } else {
-            rows((0, out));
+            rows(0, out);
         }
         return;
     }
-    let plane = |(i, out): (usize, &mut [O])| {
+    let plane = |i: usize, out: &mut [O]| {
         let x = x.part(i * n * inner, n * inner);
-        let block = |(i, out): (usize, &mut [O])| {
+        let block = |i: usize, out: &mut [O]| {
             let mut sums = [identity; COLUMNS];
             let sums = &mut sums[..out.len()];
             columns::<F, T>(x, inner, i * COLUMNS, sums);
@@ -262,15 +259,15 @@ fn middle<F: Fold, T: Item, O: Slot<T>>(x: Input<'_, T>, n: usize, inner: usize,
             }
         };
         if is_large(x.len()) {
-            out.par_chunks_mut(COLUMNS).enumerate().for_each(block);
+            crew::chunks(out, COLUMNS, block);
         } else {
-            out.chunks_mut(COLUMNS).enumerate().for_each(block);
+            out.chunks_mut(COLUMNS).enumerate().for_each(|(i, out)| block(i, out));
         }
     };
     if large {
-        out.par_chunks_mut(inner).enumerate().for_each(plane);
+        crew::chunks(out, inner, plane);
     } else {
-        out.chunks_mut(inner).enumerate().for_each(plane);
+        out.chunks_mut(inner).enumerate().for_each(|(i, out)| plane(i, out));
     }
 }
 

@@ -1,30 +1,18 @@
-//! Host memory: an ndarray of words that may not be defined yet, and typed access to it.
+//! Host memory: a block of elements that may not be defined yet, and typed access to it.
 //!
 //! Memory knows the size of its elements, not their dtype: what only moves elements (copies, gathers, concatenations,
 //! permutations) is compiled once for each size, see [`with_word`].
 
+use crate::block::Block;
 use crate::copy::{Walk, spread};
 use crate::element::{Cell, Slot};
 use crate::memory;
 use bytemuck::cast_slice;
-use ndarray::Array1;
 use sharding_core::backend::{HeldBytes, LocalArray, LocalMeta, Storage};
 use sharding_core::{DType, Device, Error, ErrorKind, Result, Shape};
 use std::any::Any;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-
-/// Words of which some may not be defined yet.
-pub(crate) type Data<T> = Array1<MaybeUninit<T>>;
-
-/// The elements of one storage, by their size.
-#[derive(Clone)]
-pub(crate) enum Buffer {
-    One(Data<u8>),
-    Two(Data<u16>),
-    Four(Data<u32>),
-    Eight(Data<u64>),
-}
 
 /// Runs a body with `$W` as the unsigned integer of the size of a dtype's elements.
 macro_rules! with_word {
@@ -52,26 +40,28 @@ macro_rules! with_word {
 pub(crate) use with_word;
 
 /// A buffer in host memory.
-#[derive(Clone)]
 pub(crate) struct CpuStorage {
     device: Device,
     held: HeldBytes,
     /// Whether every element is defined. Only [`overwrite`] and [`CpuStorage::define`] set it.
     ready: bool,
     dtype: DType,
-    buffer: Buffer,
+    block: Block,
 }
 
 impl CpuStorage {
-    fn new<W: Cell>(device: Device, dtype: DType, elements: usize) -> Result<Self> {
-        let bytes = elements.checked_mul(size_of::<W>()).ok_or_else(|| no_memory(dtype, elements))?;
-        let mut data = Vec::new();
-        data.try_reserve_exact(elements).map_err(|_| no_memory(dtype, elements))?;
-        // SAFETY: the capacity is at least `elements`, and a `MaybeUninit` needs no initialisation.
-        unsafe { data.set_len(elements) };
-        memory::want_huge_pages(&mut data[..]);
-        let held = memory::hold(device, bytes);
-        Ok(Self { device, held, ready: elements == 0, dtype, buffer: W::wrap(Array1::from_vec(data)) })
+    fn new(device: Device, dtype: DType, elements: usize) -> Result<Self> {
+        let block = elements.checked_mul(dtype.size()).and_then(|bytes| Some((bytes, Block::new(bytes)?)));
+        let (bytes, block) = block.ok_or_else(|| no_memory(dtype, elements))?;
+        Ok(Self { device, held: memory::hold(device, bytes), ready: elements == 0, dtype, block })
+    }
+
+    /// Another storage of the same elements.
+    fn copied(&self) -> Result<Self> {
+        let mut copy = Self::new(self.device, self.dtype, self.held.bytes() / self.dtype.size())?;
+        copy.block.elements_mut::<u8>().copy_from_slice(self.block.elements());
+        copy.ready = self.ready;
+        Ok(copy)
     }
 
     /// Gives elements that are not defined the value zero.
@@ -84,25 +74,22 @@ impl CpuStorage {
     }
 
     fn data_mut<T: Cell>(&mut self) -> Result<&mut [MaybeUninit<T>]> {
-        let found = self.dtype;
-        let words = T::words_mut(&mut self.buffer)
-            .and_then(|data| data.as_slice_mut())
-            .ok_or_else(|| other_size::<T>(found))?;
-        // SAFETY: a `Cell` has the size and the alignment of its word, and any bits are a value of either.
-        Ok(unsafe { &mut *(std::ptr::from_mut(words) as *mut [MaybeUninit<T>]) })
+        if size_of::<T>() != self.dtype.size() {
+            return Err(other_size::<T>(self.dtype));
+        }
+        Ok(self.block.elements_mut())
     }
 
     /// All elements.
     pub(crate) fn elements<T: Cell>(&self) -> Result<&[T]> {
-        let data = T::words(&self.buffer)
-            .and_then(|data| data.as_slice())
-            .ok_or_else(|| other_size::<T>(self.dtype))?;
+        if size_of::<T>() != self.dtype.size() {
+            return Err(other_size::<T>(self.dtype));
+        }
         if !self.ready {
             return Err(internal("an array is read that was never written"));
         }
-        // SAFETY: `ready` says that every word is initialised; a `Cell` has the size and the alignment of its word, and any
-        // bits are a value of it.
-        Ok(unsafe { &*(std::ptr::from_ref(data) as *const [T]) })
+        // SAFETY: `ready` says that every element is initialised, and any bits are a value of a `Cell`.
+        Ok(unsafe { &*(std::ptr::from_ref(self.block.elements::<T>()) as *const [T]) })
     }
 
     /// All elements, to be written in place.
@@ -152,7 +139,7 @@ fn other_size<T>(found: DType) -> Error {
 /// A contiguous array whose elements are not defined yet.
 pub(crate) fn alloc(device: Device, dtype: DType, shape: &Shape) -> Result<LocalArray> {
     let elements = shape.elements();
-    let storage = with_word!(dtype, W => CpuStorage::new::<W>(device, dtype, elements)?);
+    let storage = CpuStorage::new(device, dtype, elements)?;
     Ok(LocalArray::new(LocalMeta::contiguous(dtype, shape.clone()), Arc::new(storage)))
 }
 
@@ -163,7 +150,7 @@ fn of(array: &LocalArray) -> Result<&CpuStorage> {
 /// The storage of an array, in which others see no change: if it is shared, the array gets a copy of its own.
 pub(crate) fn owned(array: &mut LocalArray) -> Result<&mut CpuStorage> {
     if Arc::strong_count(array.storage()) != 1 {
-        let copy = of(array)?.clone();
+        let copy = of(array)?.copied()?;
         *array.storage_mut() = Arc::new(copy);
     }
     unique(array)
