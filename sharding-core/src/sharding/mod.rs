@@ -38,6 +38,9 @@ pub use parts::Parts;
 pub use single_device::SingleDeviceSharding;
 pub use tiling::Tiling;
 
+#[cfg(test)]
+mod tests;
+
 use crate::{Device, DeviceMesh, Result, Shape};
 use std::fmt::{Debug, Display};
 use std::sync::Arc;

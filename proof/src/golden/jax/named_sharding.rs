@@ -39,6 +39,12 @@ fn spelled(want: &Node<'_>, sharding: &NamedSharding, ndim: usize) -> Parsed<Ver
             )
         });
     }
-    let _ = ndim;
+    if let Some(wanted) = want.optional("hlo") {
+        let wanted = wanted.text()?;
+        verdict = verdict.and(|| match sharding.hlo(ndim) {
+            Ok(got) => Verdict::equal("as XLA writes it", wanted, &got.to_string()),
+            Err(error) => Verdict::failed(wanted, error.to_string()),
+        });
+    }
     Ok(verdict)
 }
