@@ -1,7 +1,7 @@
 //! Methods: `x.matmul(&y)?.relu()?`. Each calls the function of its name, which documents it.
 
 use crate::{Index, MeshAxes, SplitSizes};
-use sharding_core::{DType, Operand, Result, Tensor};
+use sharding_core::{DType, Operand, Result, Scalar, Tensor};
 
 /// The ops as methods of [`Tensor`].
 ///
@@ -260,6 +260,31 @@ pub trait TensorOps {
     /// # Errors
     /// As the function.
     fn broadcast_to(&self, dims: &[usize]) -> Result<Tensor>;
+    /// See [`flip`](fn@crate::flip).
+    ///
+    /// # Errors
+    /// As the function.
+    fn flip(&self, axes: &[isize]) -> Result<Tensor>;
+    /// See [`roll`](fn@crate::roll).
+    ///
+    /// # Errors
+    /// As the function.
+    fn roll(&self, shift: isize, axis: isize) -> Result<Tensor>;
+    /// See [`pad`](fn@crate::pad).
+    ///
+    /// # Errors
+    /// As the function.
+    fn pad(&self, pads: &[(usize, usize)], value: impl Into<Scalar>) -> Result<Tensor>;
+    /// See [`tile`](fn@crate::tile).
+    ///
+    /// # Errors
+    /// As the function.
+    fn tile(&self, repeats: &[usize]) -> Result<Tensor>;
+    /// See [`repeat`](fn@crate::repeat).
+    ///
+    /// # Errors
+    /// As the function.
+    fn repeat(&self, times: usize, axis: isize) -> Result<Tensor>;
     /// See [`split`](fn@crate::split).
     ///
     /// # Errors
@@ -495,6 +520,21 @@ impl TensorOps for Tensor {
         crate::broadcast_to(self, dims)
     }
     #[track_caller]
+    fn flip(&self, axes: &[isize]) -> Result<Tensor> {
+        crate::flip(self, axes)
+    }
+    fn roll(&self, shift: isize, axis: isize) -> Result<Tensor> {
+        crate::roll(self, shift, axis)
+    }
+    fn pad(&self, pads: &[(usize, usize)], value: impl Into<Scalar>) -> Result<Tensor> {
+        crate::pad(self, pads, value.into())
+    }
+    fn tile(&self, repeats: &[usize]) -> Result<Tensor> {
+        crate::tile(self, repeats)
+    }
+    fn repeat(&self, times: usize, axis: isize) -> Result<Tensor> {
+        crate::repeat(self, times, axis)
+    }
     fn split(&self, sizes: impl Into<SplitSizes>, axis: isize) -> Result<Vec<Tensor>> {
         crate::split(self, sizes.into(), axis)
     }

@@ -1,12 +1,12 @@
 //! A tensor cut in a number of pieces.
 
-use super::split::{cut, metas, rows};
+use super::split::{cut, exchange, metas, rows};
 use crate::check;
 use crate::split_sizes::{SplitSizes, countable};
 use sharding_core::backend::LocalArray;
 use sharding_core::op::{CaseOperand, Cases};
 use sharding_core::rule::{Rows, RuleCx};
-use sharding_core::{DType, Error, ErrorKind, KernelCx, Result, TensorMeta, sharding_rule};
+use sharding_core::{DType, Error, ErrorKind, KernelCx, Result, Shards, StageCx, TensorMeta, sharding_rule};
 use smallvec::SmallVec;
 
 /// The sizes of at most `chunks` pieces, all of one size but the last.
@@ -30,6 +30,12 @@ fn rule(cx: &RuleCx<'_>, chunks: usize, axis: isize) -> Result<Rows> {
 fn shape(x: &TensorMeta, chunks: usize, axis: isize) -> Result<Vec<TensorMeta>> {
     let axis = x.shape.axis(axis)?;
     Ok(metas(x, axis, &sizes(axis, x.shape.extent(axis), chunks)?))
+}
+
+fn stages(cx: &mut StageCx<'_>, x: &Shards, chunks: usize, axis: isize) -> Result<Vec<Shards>> {
+    let shape = cx.operand(0)?.shape();
+    let axis = shape.axis(axis)?;
+    exchange(cx, x, axis, &sizes(axis, shape.extent(axis), chunks)?)
 }
 
 fn cases(cases: &mut Cases) {
@@ -57,7 +63,7 @@ fn cases(cases: &mut Cases) {
 /// # Errors
 /// [`ErrorKind::Axis`](crate::ErrorKind::Axis) for an axis that is not there,
 /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for no pieces, else as every op.
-#[sharding_rule(rule = rule, shape = shape, cases = cases)]
+#[sharding_rule(rule = rule, shape = shape, cases = cases, stages = stages)]
 pub fn chunk(cx: &mut KernelCx, x: &LocalArray, chunks: usize, axis: isize) -> Result<Vec<LocalArray>> {
     let shape = cx.operand(0)?.shape();
     let axis = shape.axis(axis)?;

@@ -29,7 +29,8 @@ fn rule(cx: &RuleCx<'_>, axis: isize) -> Result<Rows> {
     {
         let stays = |place: Place| splits(place) || place == Place::Replicated;
         let places = (0..n).map(|i| if stays(cx.place(i)) { cx.place(i) } else { sharded(axis) });
-        exchanged::add_row(cx, &mut rows, &map, places, exchanged::split_or_whole(cx, axis, Some(axis)));
+        let place = exchanged::split_or_whole(cx, axis, 0, Some(axis));
+        exchanged::add_row(cx, &mut rows, places, &[(map, place)]);
     }
     Ok(rows)
 }

@@ -88,13 +88,13 @@ fn leading(extents: &[usize], run: &Range<usize>) -> Option<usize> {
 }
 
 /// Where a split of an axis comes to lie.
-struct Kept {
+pub(crate) struct Kept {
     /// The axis of the operand.
-    axis: usize,
+    pub(crate) axis: usize,
     /// The axis of the result.
-    to: usize,
+    pub(crate) to: usize,
     /// Elements of the run behind one index of `axis`, and of `to`.
-    inner: (usize, usize),
+    pub(crate) inner: (usize, usize),
 }
 
 /// The axes whose split a reshape may keep: the leading axis of each run goes to the leading axis of the run it becomes.
@@ -165,6 +165,28 @@ fn carried(place: Place, kept: &Kept, extent: usize, ways: usize) -> Option<Plac
     Some(Ragged::place(kept.to, sizes))
 }
 
+/// Adds the rows on which a split stays, if there are any.
+pub(crate) fn keep(cx: &RuleCx<'_>, rows: &mut Rows, kept: &Kept) {
+    let extent = cx.extent(0, kept.axis);
+    // A split that an earlier mesh axis left on the result as a placement of its own has the axis for itself.
+    let taken = cx
+        .committed
+        .iter()
+        .flat_map(|row| row.results.first())
+        .any(|place| matches!(place, Place::Custom(_)) && place.tensor_axis() == Some(kept.to));
+    if taken {
+        return;
+    }
+    if let Some(place) = balanced(kept, extent, cx.ways(), cx.ways_elsewhere(0, kept.axis)) {
+        rows.add([sharded(kept.axis)], [place]);
+    }
+    if let Some(place) = cx.carried(0, kept.axis)
+        && let Some(result) = carried(place, kept, extent, cx.ways())
+    {
+        rows.add([place], [result]);
+    }
+}
+
 /// By global shapes: the elements of a run of axes stay in one run of the result, so a split of the run's leading axis
 /// stays a split if the devices' borders fall on whole indices of the new leading axis. All mesh axes that split the axis
 /// count together: they are one split. Partial and Unknown pass.
@@ -174,26 +196,7 @@ pub(crate) fn rule(cx: &RuleCx<'_>, dims: &[isize]) -> Result<Rows> {
     let to = target(&x.meta.shape, dims)?;
     replicated_rows(cx, &mut rows);
     for kept in kept(&x.meta.shape, &to) {
-        let extent = x.meta.shape.extent(kept.axis);
-        let elsewhere = cx.ways_elsewhere(0, kept.axis);
-        let custom = cx.carried(0, kept.axis);
-        // A split that an earlier mesh axis left on the result as a placement of its own has the axis for itself.
-        let taken = cx
-            .committed
-            .iter()
-            .flat_map(|row| row.results.first())
-            .any(|place| matches!(place, Place::Custom(_)) && place.tensor_axis() == Some(kept.to));
-        if taken {
-            continue;
-        }
-        if let Some(place) = balanced(&kept, extent, cx.ways(), elsewhere) {
-            rows.add([sharded(kept.axis)], [place]);
-        }
-        if let Some(place) = custom
-            && let Some(result) = carried(place, &kept, extent, cx.ways())
-        {
-            rows.add([place], [result]);
-        }
+        keep(cx, &mut rows, &kept);
     }
     let partial = Place::Partial(row::combination(cx));
     rows.add([partial], [partial]);
@@ -204,9 +207,9 @@ pub(crate) fn rule(cx: &RuleCx<'_>, dims: &[isize]) -> Result<Rows> {
         // The first axis of the run that the axis becomes that all devices can share.
         let run = groups(&x.meta.shape, &to).into_iter().find(|(run, _)| run.contains(&axis));
         let axes = run.map_or(0..to.len(), |(_, into)| into);
-        let shared = axes.map(|to| exchanged::split_or_whole(cx, axis, Some(to)));
+        let shared = axes.map(|to| exchanged::split_or_whole(cx, axis, 0, Some(to)));
         if let Some(place) = shared.into_iter().find(|place| *place != Place::Replicated) {
-            exchanged::add_row(cx, &mut rows, &IndexMap::reshape(&to), [present], place);
+            exchanged::add_row(cx, &mut rows, [present], &[(IndexMap::reshape(&to), place)]);
         }
     }
     if cx.place(0) == Place::Unknown {

@@ -16,8 +16,8 @@ fn rule(cx: &RuleCx<'_>, indices: &[Index]) -> Result<Rows> {
     let whole = |axis: usize| taken.get(axis).is_some_and(|own| own.is_whole(x.meta.shape.extent(axis)));
     let mut rows = row::movement_rows(cx, |axis| if whole(axis) { result_axis(&taken, axis) } else { None });
     if let Some(axis) = cx.place(0).tensor_axis().filter(|axis| !whole(*axis)) {
-        let to = exchanged::split_or_whole(cx, axis, result_axis(&taken, axis));
-        exchanged::add_row(cx, &mut rows, &map(&x.meta.shape, &taken), [cx.place(0)], to);
+        let to = exchanged::split_or_whole(cx, axis, 0, result_axis(&taken, axis));
+        exchanged::add_row(cx, &mut rows, [cx.place(0)], &[(map(&x.meta.shape, &taken), to)]);
     }
     Ok(rows)
 }

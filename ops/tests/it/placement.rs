@@ -204,7 +204,8 @@ ops! {
     logical_or: "logical_or", logical_xor: "logical_xor", lt: "lt", maximum: "maximum", min: "min",
     minimum: "minimum", ne: "ne", neg: "neg", pow: "pow", prod: "prod", rms_norm: "rms_norm", rsqrt: "rsqrt",
     sigmoid: "sigmoid", silu: "silu", sqrt: "sqrt", tanh: "tanh",
-    attention: "scaled_dot_product_attention",
+    attention: "scaled_dot_product_attention", split: "split", chunk: "chunk", stack: "stack", flip: "flip",
+    roll: "roll", pad: "pad", tile: "tile", repeat: "repeat",
 }
 
 /// A number beside a Partial tensor counts once, however many devices hold parts.

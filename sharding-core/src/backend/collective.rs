@@ -138,8 +138,11 @@ impl Exchange<'_> {
 
     /// The parts of the result at a position, each read in equal steps from one operand.
     pub(crate) fn cuts(&self, position: usize) -> Result<Vec<Cut>> {
-        let shapes: SmallVec<[&Shape; 4]> = self.operands.iter().map(TensorLayout::shape).collect();
-        index_cut::affine(self.map, &shapes, &self.result.region(position), usize::MAX)
+        index_cut::affine(self.map, &self.shapes(), &self.result.region(position), usize::MAX)
+    }
+
+    fn shapes(&self) -> SmallVec<[&Shape; 4]> {
+        self.operands.iter().map(TensorLayout::shape).collect()
     }
 
     /// The positions that together hold an operand as `position` sees it: those along the mesh axes that split it.
@@ -155,12 +158,13 @@ impl Exchange<'_> {
     /// # Errors
     /// [`ErrorKind::Internal`] for a map that does not fit the layouts.
     pub fn received(&self, position: usize) -> Result<usize> {
-        let mut elements = 0;
-        for cut in self.cuts(position)? {
-            let own = self.operand(cut.operand)?.region(position);
-            elements += cut.elements() - index_cut::held(&cut, &own);
-        }
-        Ok(elements * self.result.dtype().size())
+        let shapes = self.shapes();
+        let own = |operand: usize| {
+            self.operands.get(operand).map(|layout| layout.region(position)).unwrap_or_default()
+        };
+        let region = self.result.region(position);
+        let received = index_cut::received(self.map, &shapes, &region, own, usize::MAX)?;
+        Ok(received.elements * self.result.dtype().size())
     }
 
     /// The most bytes that one device receives from others; of a large mesh some devices, evenly spread, are asked.

@@ -274,6 +274,41 @@ pub(crate) fn held(cut: &Cut, region: &Region) -> usize {
     elements
 }
 
+/// What a region of a map's result takes from others than those that hold `own` of each operand.
+pub(crate) struct Received {
+    /// The elements; an element that is read several times comes once.
+    pub(crate) elements: usize,
+    /// The boxes of which the region is made.
+    pub(crate) boxes: usize,
+}
+
+/// Counts what a region of a map's result receives; see [`affine`] for `most`.
+///
+/// # Errors
+/// As [`affine`].
+pub(crate) fn received(
+    map: &IndexMap,
+    operands: &[&Shape],
+    region: &Region,
+    own: impl Fn(usize) -> Region,
+    most: usize,
+) -> Result<Received> {
+    let cuts = affine(map, operands, region, most)?;
+    let mut elements = 0;
+    for (operand, shape) in operands.iter().enumerate() {
+        let mut cuts = cuts.iter().filter(|cut| cut.operand == operand).peekable();
+        if cuts.peek().is_none() {
+            continue;
+        }
+        let own = own(operand);
+        let gets: usize = cuts.map(|cut| cut.elements() - held(cut, &own)).sum();
+        let has: usize =
+            own.iter().map(|ranges| ranges.iter().map(|range| range.len()).sum::<usize>()).product();
+        elements += gets.min(shape.elements().saturating_sub(has));
+    }
+    Ok(Received { elements, boxes: cuts.len() })
+}
+
 /// Appends what a box takes from a shard that holds a region of its operand: views, and where they land in the local
 /// result. Gives the number of elements.
 pub(crate) fn views(

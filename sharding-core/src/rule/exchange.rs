@@ -2,8 +2,8 @@
 
 use super::{RuleCx, StageCollective};
 use crate::backend::{IndexMap, StepKind};
-use crate::redistribute::index_cut::{affine, held, region_of};
-use crate::{Place, Shape};
+use crate::redistribute::index_cut::{self, region_of};
+use crate::{Place, Region, Shape};
 use smallvec::SmallVec;
 
 /// On so many devices the bytes are worked out; on more the largest piece of the result stands for them.
@@ -42,21 +42,19 @@ fn received(
     cx: &RuleCx<'_>,
     map: &IndexMap,
     operands: &[Place],
-    region: &dyn Fn(usize) -> crate::Region,
+    region: &dyn Fn(usize) -> Region,
     looked_at: usize,
 ) -> Option<usize> {
     let shapes: SmallVec<[&Shape; 4]> = cx.operands.iter().map(|operand| &operand.meta.shape).collect();
     let (mut most, mut boxes) = (0, 0);
-    let ways = cx.ways();
     for part in 0..looked_at {
-        let mut gets = 0;
-        let cuts = affine(map, &shapes, &region(part), MOST_BOXES - boxes).ok()?;
-        boxes += cuts.len();
-        for cut in cuts {
-            let own = region_of(shapes.get(cut.operand)?, *operands.get(cut.operand)?, ways, part);
-            gets += cut.elements() - held(&cut, &own);
-        }
-        most = most.max(gets);
+        let own = |operand: usize| match (shapes.get(operand), operands.get(operand)) {
+            (Some(shape), Some(place)) => region_of(shape, *place, cx.ways(), part),
+            _ => Region::new(),
+        };
+        let one = index_cut::received(map, &shapes, &region(part), own, MOST_BOXES - boxes).ok()?;
+        boxes += one.boxes;
+        most = most.max(one.elements);
     }
     Some(most)
 }

@@ -31,6 +31,26 @@ fn gives_the_same_as_a_prompt_one() -> Result<()> {
 }
 
 #[test]
+fn what_moves_inside_an_op_is_the_same_too() -> Result<()> {
+    use sharding_ops::{concat, flip, pad, roll, slice, split, tile};
+    let _alone = ALONE.lock().unwrap_or_else(|poison| poison.into_inner());
+    let program = |kind: BackendKind| -> Result<Vec<Vec<f32>>> {
+        let mesh = DeviceMesh::simulated(kind, [2], ["tp"])?;
+        let x = tensor(&mesh, &[7, 3], &[Place::Sharded(0)])?;
+        let rolled = roll(&flip(&x, &[0])?, 2, 0)?;
+        let all = [
+            pad(&rolled, &[(1, 2), (0, 0)], 3.0.into())?,
+            tile(&rolled, &[2, 1])?,
+            concat(&[rolled.clone(), x], 0)?,
+            slice(&rolled, &[sharding_ops::Index::from(1..6).step(2)])?,
+        ];
+        all.iter().chain(&split(&rolled, [3, 4].into(), 0)?).map(Tensor::to_vec::<f32>).collect()
+    };
+    assert_eq!(program(deferred::KIND)?, program(BackendKind::CPU)?);
+    Ok(())
+}
+
+#[test]
 fn a_late_failure_names_its_op_once() -> Result<()> {
     let _alone = ALONE.lock().unwrap_or_else(|poison| poison.into_inner());
     let mesh = DeviceMesh::simulated(deferred::KIND, [2], ["tp"])?;

@@ -3,7 +3,8 @@
 use super::{tensor, values};
 use sharding_core::BackendKind;
 use sharding_ops::{
-    DeviceMapping, DeviceMesh, Index, Place, Policy, Result, Tensor, concat, matmul, relu, reshape, slice,
+    DeviceMapping, DeviceMesh, Index, Place, Policy, Result, Tensor, concat, flip, matmul, pad, relu,
+    reshape, roll, slice, split, tile,
 };
 use stress::zigzag::Zigzag;
 
@@ -60,6 +61,15 @@ fn mesh1(x: &[usize], w: &[usize]) -> Result<Vec<f32>> {
     relu(&matmul(&tensor(&one, x, &[Place::Replicated])?, &tensor(&one, w, &[Place::Replicated])?)?)?.to_vec()
 }
 
+/// Its chunks in reverse order are again its chunks: nothing moves where they are of one size.
+#[test]
+fn a_placement_that_is_its_mirror_image_is_flipped_in_place() -> Result<()> {
+    let x = tensor(&mesh(2)?, &[8, 2], &[Place::custom(Zigzag { axis: 0 })])?;
+    let report = sharding_core::trace::explain(|| flip(&x, &[0])).report;
+    assert_eq!(report.bytes(), 0.0, "{report}");
+    Ok(())
+}
+
 #[test]
 fn movement_ops_take_it_and_move_no_operand() -> Result<()> {
     let zigzag = Place::custom(Zigzag { axis: 0 });
@@ -79,6 +89,21 @@ fn movement_ops_take_it_and_move_no_operand() -> Result<()> {
             check(&|x| slice(x, &[Index::ALL.step(-1), Index::from(1..)]))?;
             check(&|x| concat(&[x.clone(), x.clone()], 0))?;
             check(&|x| reshape(x, &[-1]))?;
+            check(&|x| pad(x, &[(1, 2), (0, 1)], 7.0.into()))?;
+            // Where most is needed everywhere, bringing it together may cost less.
+            assert_eq!(tile(&x, &[2, 1])?.to_vec::<f32>()?, tile(&whole, &[2, 1])?.to_vec::<f32>()?);
+            for (i, piece) in split(&whole, [5, rows - 5].into(), 0)?.iter().enumerate() {
+                let got = sharding_ops::auto_reshard(Policy::raise(), || split(&x, [5, rows - 5].into(), 0))?;
+                assert_eq!(got[i].to_vec::<f32>()?, piece.to_vec::<f32>()?);
+            }
+            // What keeps its shape keeps its placement.
+            let keeps: [&dyn Fn(&Tensor) -> Result<Tensor>; 3] =
+                [&|x| flip(x, &[0]), &|x| roll(x, 3, 0), &|x| flip(&roll(x, -1, 1)?, &[1, 0])];
+            for op in keeps {
+                let got = sharding_ops::auto_reshard(Policy::raise(), || op(&x))?;
+                assert_eq!(got.layout().places(), [zigzag]);
+                assert_eq!(got.to_vec::<f32>()?, op(&whole)?.to_vec::<f32>()?);
+            }
         }
     }
     Ok(())

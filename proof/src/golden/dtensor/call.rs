@@ -69,6 +69,18 @@ fn call(text: &Text<'_>, mut inputs: Vec<Tensor>, given: &[Given], want: &[HostA
         *first = ops::flatten(first, 0, -1)?;
     }
     let Some((method, more)) = text.methods.split_first() else { return lacking("") };
+    if let ("pad", ["last", "dim"], [x], [want]) = (method.name, &text.words[..], &inputs[..], want) {
+        // The text leaves out by how much, and on which side: the first row of the result says it.
+        let mut pads = vec![(0, 0); x.shape().len()];
+        let first = given.first().and_then(|given| given.whole.values.first());
+        if let (Some(last), Some(own), Some(more)) = (pads.last_mut(), x.shape().last(), want.shape.last()) {
+            let added = more.saturating_sub(*own);
+            let at = want.values.iter().take(*more).position(|value| Some(value) == first);
+            let before = at.unwrap_or(0).min(added);
+            *last = (before, added - before);
+        }
+        return Ok(vec![x.pad(&pads, 0_i64)?]);
+    }
     let results = match method.name.strip_suffix('_') {
         Some(name) => vec![in_place(name, method, text, &inputs, given, want)?],
         None => apply(method.name, method, text, &inputs)?,
@@ -209,6 +221,19 @@ fn apply(name: &str, method: &Method<'_>, text: &Text<'_>, inputs: &[Tensor]) ->
             let axis = axis().unwrap_or(0);
             let pieces = ops::split(x, SplitSizes::Each(1), axis)?;
             return Ok(pieces.iter().map(|piece| ops::squeeze(piece, axis)).collect::<Result<_>>()?);
+        }
+        ("flip", []) => ops::flip(x, &dims())?,
+        ("roll", []) => {
+            let [shift, axis] = dims()[..] else { return said(None, name) };
+            ops::roll(x, shift, axis)?
+        }
+        ("repeat" | "tile", []) => {
+            let repeats: Option<Vec<usize>> = dims().iter().map(|n| usize::try_from(*n).ok()).collect();
+            ops::tile(x, &said(repeats, name)?)?
+        }
+        ("repeat_interleave", []) => {
+            let [times, axis] = dims()[..] else { return said(None, name) };
+            ops::repeat(x, said(usize::try_from(times).ok(), name)?, axis)?
         }
         ("softmax", []) => ops::softmax(x, axis().unwrap_or(-1))?,
         ("layer_norm", [scale, shift]) => ops::layer_norm(x, scale, shift, EPSILON)?,

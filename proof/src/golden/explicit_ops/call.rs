@@ -107,6 +107,24 @@ impl<'a> Call<'a> {
                 let inside = node.text()?.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
                 ops::slice(x, &indices(inside.ok_or_else(|| node.expected("[..]"))?, &node)?)?
             }
+            ("flip", [x]) => match self.axis()? {
+                Some(axis) => x.flip(&[axis])?,
+                None => return lacking(),
+            },
+            // Without an axis that is the only one; ours does not flatten.
+            ("roll", [x]) => match (self.axis()?, x.shape().len()) {
+                (Some(axis), _) => x.roll(self::axis(&self.params.field("shift")?)?, axis)?,
+                (None, 1) => x.roll(self::axis(&self.params.field("shift")?)?, 0)?,
+                (None, _) => return lacking(),
+            },
+            ("pad", [x]) => {
+                let pairs =
+                    self.params.field("pad")?.list_of(|pair| match pair.list_of(Node::size)?[..] {
+                        [before, behind] => Ok((before, behind)),
+                        _ => Err(pair.expected("two sizes")),
+                    })?;
+                x.pad(&pairs, 0_i64)?
+            }
             ("take", [x, indices]) => match self.axis()? {
                 Some(axis) => ops::gather(x, indices, axis)?,
                 None => return lacking(),

@@ -2,8 +2,8 @@
 
 use crate::golden::json::{Node, Parsed};
 use crate::golden::spelling::dtype;
-use sharding_core::DType;
 use sharding_core::op::OpArgs;
+use sharding_core::{DType, Scalar};
 use sharding_ops as ops;
 use sharding_ops::{Index, SplitSizes};
 
@@ -19,6 +19,9 @@ pub(super) struct Signature {
     pub(super) arguments: Arguments,
 }
 
+/// Two numbers for each axis.
+type Pairs = Vec<(usize, usize)>;
+
 /// The plain arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Arguments {
@@ -31,6 +34,10 @@ pub(super) enum Arguments {
     Pieces(fn(SplitSizes, isize) -> Box<dyn OpArgs>),
     /// A number of pieces, and a tensor axis.
     Count(fn(usize, isize) -> Box<dyn OpArgs>),
+    /// A number of repeats, and the tensor axis whose elements they are of; ours does not flatten.
+    Repeats(fn(usize, isize) -> Box<dyn OpArgs>),
+    /// Numbers of elements before and behind each axis, one list of all; a mode, and a value.
+    Pads(fn(Pairs, Scalar) -> Box<dyn OpArgs>),
     /// A list of extents.
     Extents(fn(Vec<isize>) -> Box<dyn OpArgs>),
     /// A list of extents, none of them negative.
@@ -210,6 +217,27 @@ pub(super) const SIGNATURES: &[Signature] = &[
         arguments: Arguments::Indices(|indices| Box::new(ops::slice { indices: indices.into() })),
     },
     Signature {
+        name: "pad",
+        ours: "pad",
+        parameters: &["input", "paddings", "mode", "value"],
+        operands: 1,
+        arguments: Arguments::Pads(|pads, value| Box::new(ops::pad { pads: pads.into(), value })),
+    },
+    Signature {
+        name: "tile",
+        ours: "tile",
+        parameters: &["x", "repeats"],
+        operands: 1,
+        arguments: Arguments::Shape(|repeats| Box::new(ops::tile { repeats: repeats.into() })),
+    },
+    Signature {
+        name: "repeat_interleave",
+        ours: "repeat",
+        parameters: &["x", "repeats", "axis", "out_dim"],
+        operands: 1,
+        arguments: Arguments::Repeats(|times, axis| Box::new(ops::repeat { times, axis })),
+    },
+    Signature {
         name: "gather",
         ours: "gather",
         parameters: &["input", "indices", "axis"],
@@ -271,6 +299,23 @@ impl Arguments {
                 let (count, axis) = (size(count, shapes)?, axis_or(1, -1)?);
                 count.and_then(|count| Ok(make(count, axis?)))
             }
+            (Arguments::Repeats(make), Some(count)) => {
+                let Some(axis) = nth(1) else {
+                    return Ok(Err("we have no form for repeats of the flattened tensor".to_owned()));
+                };
+                let (count, axis) = (size(count, shapes)?, integer(axis)?);
+                count.and_then(|count| Ok(make(count, axis?)))
+            }
+            (Arguments::Pads(make), Some(list)) => {
+                if nth(1).is_some_and(|mode| mode.value() != "constant") {
+                    return Ok(Err("we pad with a constant only".to_owned()));
+                }
+                let value = nth(2).map_or(Ok(0.0), Node::number)?;
+                let pairs =
+                    |flat: Vec<usize>| flat.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect::<Pairs>();
+                let flat = extents(list, shapes)?.and_then(|list| not_negative(&list));
+                flat.map(|flat| make(pairs(flat), Scalar::Float(value)))
+            }
             (Arguments::Indices(make), Some(indices)) => self::indices(indices)?.map(make),
             (Arguments::Number(make), Some(number)) => Ok(make(number.number()?)),
             (Arguments::DType(make), Some(name)) => {
@@ -282,6 +327,8 @@ impl Arguments {
                 | Arguments::Shape(_)
                 | Arguments::Pieces(_)
                 | Arguments::Count(_)
+                | Arguments::Repeats(_)
+                | Arguments::Pads(_)
                 | Arguments::Indices(_)
                 | Arguments::Number(_)
                 | Arguments::DType(_),

@@ -7,6 +7,7 @@
 
 mod collective;
 mod dense;
+mod exchange;
 mod map;
 mod memory;
 mod movement;
@@ -72,7 +73,10 @@ pub fn run_group(group: &str, backend: &dyn Backend, data: bool) -> SuiteReport 
         "index_map" => movement::index_map(&mut bench),
         "random" => random::random(&mut bench),
         "fused" => dense::fused(&mut bench),
-        "collectives" => collective::collectives(&mut bench),
+        "collectives" => {
+            collective::collectives(&mut bench);
+            exchange::exchanges(&mut bench);
+        }
         _ => bench.report.checks.push((group.to_owned(), Err("there is no such part".to_owned()))),
     }
     for (kind, skip) in std::mem::take(&mut bench.skips) {
