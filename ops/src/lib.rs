@@ -164,9 +164,10 @@ pub use sharding_core::RandomKey;
 #[doc(no_inline)]
 pub use sharding_core::{
     AbstractMesh, AxisType, BackendKind, BufferLayout, Call, ConversionError, DType, Device, DeviceMapping,
-    DeviceMesh, Element, Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, Operand, PartitionSpec,
-    Place, Placement, Policy, Recorder, ReduceOp, Result, Scalar, Scope, Shape, ShardingError, Shards,
-    StageCx, Tensor, TensorBuffer, TensorLayout, TensorMeta, assert_comm, auto_reshard, auto_reshard_guard,
+    DeviceMesh, Element, Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, NamedSharding, Operand,
+    PartitionSpec, Place, Placement, Policy, Recorder, ReduceOp, Result, Scalar, Scope, Shape, Sharding,
+    ShardingError, Shards, SingleDeviceSharding, SpecEntry, StageCx, Tensor, TensorBuffer, TensorLayout,
+    TensorMeta, assert_comm, auto_reshard, auto_reshard_guard,
     backend::{BinaryOp, Expr, LocalArray, MemoryUse, StepKind, UnaryOp},
     half, kernel, make_mesh,
     op::{CaseOperand, Cases, Fill, Op},
@@ -174,7 +175,7 @@ pub use sharding_core::{
     plan::{CostModel, CostUnit, VolumeCost},
     redistribute::{Explanation, explain_transfer},
     rule::{Rows, RuleCx},
-    set_mesh, set_mesh_guard, sharding_rule,
+    set_mesh, set_mesh_guard, sharding, sharding_rule, spec,
     trace::{CommReport, CommStep, Explained, TraceFile, explain, trace_to_file},
     visualize::{Picture, Visualize, visualize},
 };

@@ -8,6 +8,7 @@ mod measure;
 mod moving;
 mod planning;
 mod serve;
+mod sharding;
 
 use crate::print::line;
 use measure::Measured;
@@ -31,7 +32,7 @@ impl From<Measured> for Outcome {
     }
 }
 
-const BENCHES: [Bench; 28] = [
+const BENCHES: [Bench; 31] = [
     ("dispatch/add/2", dispatch::add),
     ("dispatch/matmul_relu/2", dispatch::matmul_relu),
     ("elementwise/20/4KiB", dispatch::elementwise),
@@ -52,6 +53,9 @@ const BENCHES: [Bench; 28] = [
     ("redistribute/P-R/4KiB", moving::redistribute),
     ("redistribute/P-R/1MiB", moving::redistribute),
     ("redistribute/P-R/64MiB", moving::redistribute),
+    ("sharding/indices/1M-devices", sharding::indices),
+    ("sharding/replica_id/1M-devices", sharding::replica_id),
+    ("sharding/equivalent/1M-devices", sharding::equivalent),
     ("matmul/1024", dense::matmul),
     ("matmul/2048", dense::matmul),
     ("encoder/tp1/1x16", encoder::forward),

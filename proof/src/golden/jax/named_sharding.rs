@@ -8,10 +8,8 @@ use sharding_core::{NamedSharding, PartitionSpec};
 
 pub(super) fn replay(case: &Node<'_>) -> Parsed<Verdict> {
     let got = named(case)?;
-    if let Some(error) = case.optional("error")
-        && error.field("stage")?.text()? == "construct"
-    {
-        return refusal::compare(&error, got);
+    if query::fails_at_once(case)? {
+        return refusal::compare(&case.field("error")?, got);
     }
     let (sharding, shape) = match (got, global_shape(case)?) {
         (Ok(sharding), Ok(shape)) => (sharding, shape),

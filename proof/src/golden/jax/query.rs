@@ -5,6 +5,11 @@ use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
 use sharding_core::{Region, Result, Shape, Sharding};
 
+/// Whether the error of a case is that there is no such sharding.
+pub(super) fn fails_at_once(case: &Node<'_>) -> Parsed<bool> {
+    case.optional("error").map_or(Ok(false), |error| Ok(error.field("stage")?.text()? == "construct"))
+}
+
 /// Compares what is wanted of a sharding that could be made: the error of a later stage, or the fields of `want` (or of
 /// `partial`, what was answered before the error).
 pub(super) fn compare(case: &Node<'_>, sharding: &dyn Sharding, shape: &Shape) -> Parsed<Verdict> {
@@ -39,6 +44,15 @@ fn fields(want: &Node<'_>, sharding: &dyn Sharding, shape: &Shape) -> Parsed<Ver
     if let Some(node) = want.optional("fully_replicated") {
         let wanted = node.truth()?;
         verdict = verdict.and(|| Verdict::equal("replicated", wanted, sharding.is_fully_replicated()));
+    }
+    if let Some(node) = want.optional("memory_kind") {
+        let wanted = Some(node.text()?);
+        verdict =
+            verdict.and(|| Verdict::equal("memory", wanted, sharding.memory_kind().map(|kind| kind.name())));
+    }
+    if let Some(node) = want.optional("num_devices") {
+        let wanted = node.size()?;
+        verdict = verdict.and(|| Verdict::equal("devices", wanted, sharding.num_devices()));
     }
     if let Some(node) = want.optional("indices") {
         let range = |node: &Node<'_>| node.list_of(Node::size);

@@ -1,7 +1,8 @@
 //! How the suite spells devices, meshes, specs and shardings.
 
 use crate::golden::json::{Node, Parsed};
-use crate::golden::spelling::{shape as spelled_shape, sizes};
+use crate::golden::spelling::{shape as spelled_shape, sizes, unspellable};
+use serde_json::Value;
 use sharding_core::{
     AbstractMesh, AxisType, Device, DeviceMesh, MemoryKind, NamedSharding, PartitionSpec, Result, Shape,
     Sharding, SingleDeviceSharding, SpecEntry,
@@ -66,58 +67,65 @@ pub(super) fn global_shape(case: &Node<'_>) -> Parsed<Result<Shape>> {
     spelled_shape(&case.field("global_shape")?)
 }
 
-/// One entry per tensor axis: null, a name, a list of names, or `{"unconstrained": true}`. What our types cannot say (a
-/// list in a list) is left to the reader of the text form.
+/// One entry per tensor axis: null, a name, a list of names, or `{"unconstrained": true}`. What is no list of names is left
+/// to the reader of the text form.
 pub(super) fn spec(node: &Node<'_>) -> Parsed<Result<PartitionSpec>> {
-    if node.list()?.iter().any(is_nested) {
-        return Ok(text_form(node)?.parse());
-    }
-    Ok(Ok(PartitionSpec::new(node.list_of(|entry| match entry.value().as_array() {
-        Some(_) => Ok(SpecEntry::several(entry.list_of(name)?)),
-        None if entry.is_null() => Ok(SpecEntry::none()),
-        None if entry.optional("unconstrained").is_some() => Ok(SpecEntry::unconstrained()),
-        None => Ok(SpecEntry::from(name(entry)?.as_str())),
-    })?)))
-}
-
-fn is_nested(entry: &Node<'_>) -> bool {
-    entry.value().as_array().is_some_and(|items| items.iter().any(|item| item.is_array() || item.is_null()))
-}
-
-/// A name. Theirs may be any value; ours are texts, so a number stands for its digits.
-fn name(node: &Node<'_>) -> Parsed<String> {
-    match node.value() {
-        serde_json::Value::String(name) => Ok(name.clone()),
-        serde_json::Value::Number(number) => Ok(number.to_string()),
-        _ => Err(node.expected("a name")),
-    }
-}
-
-/// The entries as JAX would print them, nested as they are.
-fn text_form(node: &Node<'_>) -> Parsed<String> {
-    let item = |node: &Node<'_>| -> Parsed<String> {
-        if node.value().is_array() {
-            let items = node.list_of(|item| match item.value().is_array() {
-                true => Ok(format!("({},)", item.list_of(name)?.join(", "))),
-                false if item.is_null() => Ok("None".to_owned()),
-                false => Ok(format!("{:?}", name(item)?)),
-            })?;
-            return Ok(format!("({},)", items.join(", ")));
-        }
-        Ok(match node.is_null() {
-            true => "None".to_owned(),
-            false if node.optional("unconstrained").is_some() => "UNCONSTRAINED".to_owned(),
-            false => format!("{:?}", name(node)?),
-        })
+    let Some(entries) = node.value().as_array() else {
+        return Ok(Err(unspellable(&node.value().to_string())));
     };
-    Ok(format!("P({})", node.list_of(item)?.join(", ")))
+    if entries.iter().any(is_no_list_of_names) {
+        return Ok(format!("P({})", texts(entries)).parse());
+    }
+    Ok(Ok(PartitionSpec::new(entries.iter().map(|entry| match entry {
+        Value::Array(names) => SpecEntry::several(names.iter().filter_map(name)),
+        entry if is_unconstrained(entry) => SpecEntry::unconstrained(),
+        entry => name(entry).map_or_else(SpecEntry::none, |name| SpecEntry::from(name.as_str())),
+    }))))
+}
+
+/// Whether an entry is a list of something else than names; our types cannot say that.
+pub(super) fn is_no_list_of_names(entry: &Value) -> bool {
+    // A list of one none is none.
+    let names = |items: &Vec<Value>| {
+        items.len() == 1 && items.iter().all(Value::is_null) || items.iter().all(is_name)
+    };
+    entry.as_array().is_some_and(|items| !names(items))
+}
+
+fn is_name(item: &Value) -> bool {
+    !item.is_array() && !item.is_null() && !is_unconstrained(item)
+}
+fn is_unconstrained(entry: &Value) -> bool {
+    entry.get("unconstrained").is_some()
+}
+
+/// A name. Theirs may be any value; ours are texts, so another value stands for its text.
+fn name(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(name) => Some(name.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// Entries as JAX would print them, nested as they are.
+fn texts(entries: &[Value]) -> String {
+    let text = |entry: &Value| match entry {
+        Value::Array(items) => format!("({},)", texts(items)),
+        entry if is_unconstrained(entry) => "UNCONSTRAINED".to_owned(),
+        entry => name(entry).map_or_else(|| "None".to_owned(), |name| format!("{name:?}")),
+    };
+    entries.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 /// The spec of a case with its sets `unreduced` and `reduced`.
 pub(super) fn whole_spec(case: &Node<'_>) -> Parsed<Result<PartitionSpec>> {
     let names = |field: &str| case.optional(field).map_or(Ok(Vec::new()), |names| names.list_of(Node::text));
     let (unreduced, reduced) = (names("unreduced")?, names("reduced")?);
-    let spec = spec(&case.field("spec")?)?;
+    let spec = match case.optional("spec") {
+        Some(node) => spec(&node)?,
+        None => Err(unspellable("no spec")),
+    };
     Ok(spec.and_then(|spec| spec.with_unreduced(unreduced)).and_then(|spec| spec.with_reduced(reduced)))
 }
 
