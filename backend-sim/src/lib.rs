@@ -60,3 +60,13 @@ inventory::submit! {
         at: (file!(), line!()),
     }
 }
+
+// The devices of a manual region count into the simulation of the thread that called it.
+inventory::submit! {
+    sharding_core::backend::ThreadState {
+        capture: || {
+            let simulation = Simulation::current();
+            Box::new(move |run| simulation.enter(run))
+        },
+    }
+}

@@ -162,6 +162,8 @@ pub use sharding_core::Place::{Partial, Replicated, Sharded, Unknown};
 #[doc(no_inline)]
 pub use sharding_core::RandomKey;
 #[doc(no_inline)]
+pub use sharding_core::manual::{ManualCx, Over, ShardMap, ShardMapBuilder, ShardMapMany, shard_map};
+#[doc(no_inline)]
 pub use sharding_core::{
     AbstractMesh, AxisType, BackendKind, BufferLayout, Call, ConversionError, DType, Device, DeviceMapping,
     DeviceMesh, Element, Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, NamedSharding, Operand,

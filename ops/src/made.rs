@@ -70,5 +70,5 @@ fn pieces<K: PartialEq>(
             }
         });
     }
-    Tensor::from_shards(layout.clone(), positions, shards)
+    Tensor::from_made_shards(layout.clone(), positions, shards)
 }

@@ -49,6 +49,9 @@ pub enum ErrorKind {
     Kernel,
     /// Processes disagree, or one is lost.
     Process,
+    /// The devices of a manual region do not call the same collectives, one of them panicked, or a result is not what its
+    /// spec claims.
+    Manual,
     /// An invariant of this library is broken: please report it.
     Internal,
 }
@@ -140,6 +143,22 @@ impl Error {
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
+    }
+
+    /// The same error once more, for another device; of what lies beneath, the text.
+    pub(crate) fn again(&self) -> Self {
+        let inner = &*self.0;
+        Self(Box::new(Inner {
+            kind: inner.kind,
+            message: inner.message.clone(),
+            op: inner.op.clone(),
+            operands: inner.operands.clone(),
+            mesh_axis: inner.mesh_axis.clone(),
+            detail: inner.detail.clone(),
+            fix: inner.fix.clone(),
+            location: inner.location,
+            source: inner.source.as_ref().map(|source| source.to_string().into()),
+        }))
     }
 
     /// What went wrong.

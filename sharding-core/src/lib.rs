@@ -52,7 +52,6 @@ mod dtype;
 mod error;
 mod kernel;
 mod layout;
-#[allow(dead_code, reason = "the regions that use the rest of it follow")]
 pub mod manual;
 mod mapping;
 mod memory;

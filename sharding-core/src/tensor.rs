@@ -32,6 +32,9 @@ struct Inner {
 impl Tensor {
     /// For code that makes shards itself: a tensor of this layout from the local arrays at these positions.
     ///
+    /// In a manual region nobody knows what the arrays were made from: the value counts as varying over all of its mesh axes,
+    /// see [`shard_map`](crate::manual::shard_map).
+    ///
     /// # Errors
     /// [`ErrorKind::Mapping`] if there is not one array of the layout's dtype per position, or one has not the local
     /// shape that the layout says (where no placement is Unknown).
@@ -39,6 +42,15 @@ impl Tensor {
         check_shards(&layout, &positions, &shards)
             .map_err(|error| error.with_op("from_shards").with_operands([format!("x: {layout}")]))?;
         Ok(Self::from_checked(layout, positions, shards))
+    }
+
+    /// [`Tensor::from_shards`] of arrays that were made from nothing but the layout and numbers of the host: in a manual
+    /// region the value varies only as far as the function's way to here does.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_shards`].
+    pub fn from_made_shards(layout: TensorLayout, positions: Positions, shards: LocalArrays) -> Result<Self> {
+        Ok(Self::from_shards(layout, positions, shards)?.varying(Varies::NONE.here()))
     }
 
     /// A tensor whose parts are known to fit. Nobody says where the data is from: in a manual region it may vary over all

@@ -6,6 +6,8 @@ mod bad_input;
 mod calibrate;
 mod elementwise;
 mod joint;
+#[cfg(feature = "cpu")]
+mod manual;
 mod nn;
 mod placement;
 mod random;

@@ -29,6 +29,7 @@ mod memory;
 mod primitive;
 mod random;
 mod registry;
+mod thread_state;
 
 pub use array::{LocalArray, LocalArrays, LocalMeta, Storage};
 pub use collective::{Collectives, Exchange, Step, StepKind};
@@ -41,6 +42,8 @@ pub use memory::{HeldBytes, MemoryLedger, MemoryUse};
 pub use primitive::{Attention, AttentionExtents, FusedOp, Gather, Iota, Primitive, Reduce};
 pub use random::{Distribution, Random, RandomKey, next_below, philox};
 pub use registry::{BackendDef, backend_of};
+pub(crate) use thread_state::within;
+pub use thread_state::{Carry, ThreadState};
 
 use crate::{BackendKind, DType, Device, DeviceMesh, Result, Shape};
 use smallvec::SmallVec;

@@ -11,7 +11,7 @@ pub use abstract_mesh::AbstractMesh;
 pub use axis_type::AxisType;
 pub use make::make_mesh;
 
-use crate::{BackendKind, Device, Error, ErrorKind, Result};
+use crate::{BackendKind, Device, Error, ErrorKind, Result, bail};
 use axis_type::AxisTypes;
 use check::{check_devices, checked_names, checked_size};
 use device_list::DeviceList;
@@ -111,6 +111,20 @@ impl DeviceMesh {
     /// The mesh of one device, with one axis named `_`.
     pub fn single(device: Device) -> Self {
         Self::build(DeviceList::Slots { first: device }, &[1], SmallVec::from_elem("_".into(), 1), 1)
+    }
+
+    /// A mesh of some devices of a valid mesh, in whatever order: each is there once, but ordinals may carry different
+    /// numbers of slots.
+    ///
+    /// # Errors
+    /// As [`DeviceMesh::new`], for the shape and the names.
+    pub(crate) fn of_some<N: AsRef<str>>(devices: &[Device], shape: &[usize], names: &[N]) -> Result<Self> {
+        let size = checked_size(shape)?;
+        let names = checked_names(names, shape)?;
+        if size != devices.len() {
+            bail!(Internal, "{} devices for the mesh shape {shape:?}", devices.len());
+        }
+        Ok(Self::build(DeviceList::new(devices), shape, names, size))
     }
 
     fn build(
