@@ -1,10 +1,10 @@
 //! Which shardings are equal, and which are the same in effect.
 
 use super::refusal;
-use super::spelling::{device, named, sharding};
+use super::spelling::{named, sharding, single};
 use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
-use sharding_core::{Result, SingleDeviceSharding};
+use sharding_core::Result;
 
 pub(super) fn replay(case: &Node<'_>) -> Parsed<Verdict> {
     let (a, b, ndim) = (case.field("a")?, case.field("b")?, case.field("ndim")?.size()?);
@@ -28,15 +28,12 @@ pub(super) fn replay(case: &Node<'_>) -> Parsed<Verdict> {
 
 /// Kinds differ in type, so that only shardings of one kind can be compared by `==`.
 fn equal_as_written(a: &Node<'_>, b: &Node<'_>) -> Parsed<Result<bool>> {
-    match (a.optional("device_id"), b.optional("device_id")) {
-        (None, None) => {
-            let (a, b) = (named(a)?, named(b)?);
-            Ok(a.and_then(|a| Ok(a == b?)))
-        }
-        (Some(a), Some(b)) => {
-            let single = |node: &Node<'_>| Ok(SingleDeviceSharding::new(device(node)?));
-            Ok(Ok(single(&a)? == single(&b)?))
-        }
+    fn equal<T: PartialEq>(a: Result<T>, b: Result<T>) -> Result<bool> {
+        Ok(a? == b?)
+    }
+    match (a.has("device_id"), b.has("device_id")) {
+        (false, false) => Ok(equal(named(a)?, named(b)?)),
+        (true, true) => Ok(equal(single(a)?, single(b)?)),
         _ => Ok(Ok(false)),
     }
 }

@@ -10,6 +10,8 @@ mod query;
 mod refusal;
 mod single_device;
 mod spelling;
+#[cfg(test)]
+mod tests;
 
 use super::json::{Node, Parsed};
 use super::report::{Report, Verdict};

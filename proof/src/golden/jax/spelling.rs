@@ -151,16 +151,18 @@ fn memory_kind(node: &Node<'_>) -> Parsed<Option<Result<MemoryKind>>> {
     node.optional("memory_kind").map(|kind| Ok(kind.text()?.parse())).transpose()
 }
 
-/// A sharding by name, or `{"device_id": 0}`.
+/// `{"device_id": 0}`, and its memory.
+pub(super) fn single(node: &Node<'_>) -> Parsed<Result<SingleDeviceSharding>> {
+    let (device, kind) = (device(&node.field("device_id")?)?, memory_kind(node)?);
+    let kind = kind.unwrap_or(Ok(MemoryKind::Device));
+    Ok(kind.and_then(|kind| SingleDeviceSharding::in_memory(device, kind)))
+}
+
+/// A sharding by name, or of one device.
 pub(super) fn sharding(node: &Node<'_>) -> Parsed<Result<Box<dyn Sharding>>> {
-    match node.optional("device_id") {
-        None => Ok(named(node)?.map(|sharding| Box::new(sharding) as Box<dyn Sharding>)),
-        Some(id) => {
-            let (device, kind) = (device(&id)?, memory_kind(node)?);
-            let single = kind.unwrap_or(Ok(MemoryKind::Device));
-            let single = single.and_then(|kind| SingleDeviceSharding::in_memory(device, kind));
-            Ok(single.map(|sharding| Box::new(sharding) as Box<dyn Sharding>))
-        }
+    match node.has("device_id") {
+        false => Ok(named(node)?.map(|sharding| Box::new(sharding) as Box<dyn Sharding>)),
+        true => Ok(single(node)?.map(|sharding| Box::new(sharding) as Box<dyn Sharding>)),
     }
 }
 
