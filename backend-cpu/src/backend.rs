@@ -3,9 +3,11 @@
 use crate::collective::COLLECTIVES;
 use crate::{copy, device, dot, fused, gather, iota, map, memory, random, reduce, storage};
 use sharding_core::backend::{
-    Backend, Collectives, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support, Work,
+    Backend, Collectives, HostMemory, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support,
+    Work,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Result, Shape};
+use std::sync::Arc;
 
 /// The backend of the device kind `cpu`. It has no state: all work is done when a call returns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,6 +54,19 @@ impl Backend for CpuBackend {
 
     fn read(&self, array: &LocalArray, into: &mut [u8]) -> Result<()> {
         storage::read(array, into)
+    }
+
+    fn adopt(
+        &self,
+        device: Device,
+        memory: &Arc<dyn HostMemory>,
+        meta: &LocalMeta,
+    ) -> Result<Option<LocalArray>> {
+        storage::adopt(device, memory, meta)
+    }
+
+    fn peek<'a>(&self, array: &'a LocalArray) -> Result<Option<&'a [u8]>> {
+        storage::peek(array).map(Some)
     }
 
     fn copy(&self, moves: &mut [Move<'_>]) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::copy::{Walk, spread};
 use crate::element::{Cell, Slot};
 use crate::memory;
 use bytemuck::cast_slice;
-use sharding_core::backend::{HeldBytes, LocalArray, LocalMeta, Storage};
+use sharding_core::backend::{HeldBytes, HostMemory, LocalArray, LocalMeta, Storage};
 use sharding_core::{DType, Device, Error, ErrorKind, Result, Shape};
 use std::any::Any;
 use std::mem::MaybeUninit;
@@ -47,18 +47,30 @@ pub(crate) struct CpuStorage {
     ready: bool,
     dtype: DType,
     block: Block,
+    /// Memory of somebody else that is read instead of the block. It is never written: see [`unique`].
+    adopted: Option<Arc<dyn HostMemory>>,
 }
 
 impl CpuStorage {
     fn new(device: Device, dtype: DType, elements: usize) -> Result<Self> {
         let block = elements.checked_mul(dtype.size()).and_then(|bytes| Some((bytes, Block::new(bytes)?)));
         let (bytes, block) = block.ok_or_else(|| no_memory(dtype, elements))?;
-        Ok(Self { device, held: memory::hold(device, bytes), ready: elements == 0, dtype, block })
+        let held = memory::hold(device, bytes);
+        Ok(Self { device, held, ready: elements == 0, dtype, block, adopted: None })
     }
 
     /// Another storage of the same elements.
     fn copied(&self) -> Result<Self> {
         let mut copy = Self::new(self.device, self.dtype, self.held.bytes() / self.dtype.size())?;
+        if let Some(memory) = &self.adopted {
+            let room = copy.block.elements_mut::<u8>();
+            let bytes = Some(memory.bytes()).filter(|bytes| bytes.len() == room.len()).ok_or_else(moved)?;
+            for (slot, byte) in room.iter_mut().zip(bytes) {
+                slot.write(*byte);
+            }
+            copy.ready = true;
+            return Ok(copy);
+        }
         copy.block.elements_mut::<u8>().copy_from_slice(self.block.elements());
         copy.ready = self.ready;
         Ok(copy)
@@ -84,6 +96,9 @@ impl CpuStorage {
     pub(crate) fn elements<T: Cell>(&self) -> Result<&[T]> {
         if size_of::<T>() != self.dtype.size() {
             return Err(other_size::<T>(self.dtype));
+        }
+        if let Some(memory) = &self.adopted {
+            return words_of(&**memory).ok_or_else(moved);
         }
         if !self.ready {
             return Err(internal("an array is read that was never written"));
@@ -132,6 +147,16 @@ fn no_memory(dtype: DType, elements: usize) -> Error {
         .with_fix("split the tensor over more devices, or free what is not needed")
 }
 
+/// The bytes of somebody's memory as elements, if they are aligned and there is no rest.
+fn words_of<T: Cell>(memory: &dyn HostMemory) -> Option<&[T]> {
+    bytemuck::try_cast_slice(memory.bytes()).ok()
+}
+
+fn moved() -> Error {
+    Error::new(ErrorKind::Backend, "host memory that a tensor keeps is no longer what it was")
+        .with_fix("let HostMemory::bytes give the same bytes every time")
+}
+
 fn other_size<T>(found: DType) -> Error {
     internal(format!("a storage of {found} is read in elements of {} bytes", size_of::<T>()))
 }
@@ -141,6 +166,31 @@ pub(crate) fn alloc(device: Device, dtype: DType, shape: &Shape) -> Result<Local
     let elements = shape.elements();
     let storage = CpuStorage::new(device, dtype, elements)?;
     Ok(LocalArray::new(LocalMeta::contiguous(dtype, shape.clone()), Arc::new(storage)))
+}
+
+/// An array over memory of somebody else; see [`Backend::adopt`](sharding_core::backend::Backend::adopt).
+pub(crate) fn adopt(
+    device: Device,
+    memory: &Arc<dyn HostMemory>,
+    meta: &LocalMeta,
+) -> Result<Option<LocalArray>> {
+    let bytes = memory.bytes();
+    let words = with_word!(meta.dtype, W => words_of::<W>(&**memory).map(<[W]>::len));
+    let Some(words) = words else { return Ok(None) };
+    in_bounds(meta, words)?;
+    if meta.dtype == DType::Bool && bytes.iter().any(|byte| *byte > 1) {
+        return Ok(None);
+    }
+    let mut storage = CpuStorage::new(device, meta.dtype, 0)?;
+    storage.held = memory::hold(device, bytes.len());
+    storage.adopted = Some(memory.clone());
+    Ok(Some(LocalArray::new(meta.clone(), Arc::new(storage))))
+}
+
+/// The bytes of the whole storage; see [`Backend::peek`](sharding_core::backend::Backend::peek).
+pub(crate) fn peek(array: &LocalArray) -> Result<&[u8]> {
+    let storage = of(array)?;
+    with_word!(storage.dtype, W => storage.elements::<W>().map(cast_slice))
 }
 
 fn of(array: &LocalArray) -> Result<&CpuStorage> {
@@ -157,9 +207,14 @@ pub(crate) fn owned(array: &mut LocalArray) -> Result<&mut CpuStorage> {
 }
 
 fn unique(array: &mut LocalArray) -> Result<&mut CpuStorage> {
-    Arc::get_mut(array.storage_mut())
+    let storage: &mut CpuStorage = Arc::get_mut(array.storage_mut())
         .and_then(|storage| storage.as_any_mut().downcast_mut())
-        .ok_or_else(|| internal("a storage has two owners"))
+        .ok_or_else(|| internal("a storage has two owners"))?;
+    if storage.adopted.is_some() {
+        // Memory of somebody else is copied before it is written.
+        *storage = storage.copied()?;
+    }
+    Ok(storage)
 }
 
 /// Runs `write` on all elements of a contiguous array; if its storage is shared, on those of a new one.
@@ -171,7 +226,7 @@ pub(crate) unsafe fn overwrite<T: Cell>(
     write: impl FnOnce(&mut [MaybeUninit<T>]) -> Result<()>,
 ) -> Result<()> {
     // Storages have no weak references; `unique` would notice.
-    if Arc::strong_count(array.storage()) != 1 {
+    if Arc::strong_count(array.storage()) != 1 || of(array)?.adopted.is_some() {
         *array = alloc(array.device(), array.dtype(), array.shape())?;
     }
     let (start, len) = (array.meta().offset, array.elements());

@@ -5,10 +5,11 @@ use crate::{
     attention, copy, device, dot, element, fused, gather, iota, map, memory, random, reduce, storage,
 };
 use sharding_core::backend::{
-    Backend, Collectives, FusedOp, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support,
-    Work,
+    Backend, Collectives, FusedOp, HostMemory, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive,
+    Support, Work,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Result, Shape};
+use std::sync::Arc;
 
 /// The backend of the device kind `cuda`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,6 +64,16 @@ impl Backend for CudaBackend {
 
     fn read(&self, array: &LocalArray, _: &mut [u8]) -> Result<()> {
         Err(storage::no_memory("read", array.device()))
+    }
+
+    /// GPU memory is not the host's.
+    fn adopt(&self, _: Device, _: &Arc<dyn HostMemory>, _: &LocalMeta) -> Result<Option<LocalArray>> {
+        Ok(None)
+    }
+
+    /// GPU memory is not the host's.
+    fn peek<'a>(&self, _: &'a LocalArray) -> Result<Option<&'a [u8]>> {
+        Ok(None)
     }
 
     fn copy(&self, moves: &mut [Move<'_>]) -> Result<()> {

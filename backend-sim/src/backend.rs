@@ -6,9 +6,11 @@ use crate::{
     Simulation, copy, device, dot, element, fused, gather, iota, map, memory, random, reduce, storage,
 };
 use sharding_core::backend::{
-    Backend, Collectives, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support, Work,
+    Backend, Collectives, HostMemory, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support,
+    Work,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Result, Shape};
+use std::sync::Arc;
 
 /// The backend of the device kind `sim`. It has no state of its own: see [`Simulation`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +50,16 @@ impl Backend for SimBackend {
 
     fn read(&self, array: &LocalArray, _: &mut [u8]) -> Result<()> {
         Err(element::no_data(array))
+    }
+
+    /// There is no data.
+    fn adopt(&self, _: Device, _: &Arc<dyn HostMemory>, _: &LocalMeta) -> Result<Option<LocalArray>> {
+        Ok(None)
+    }
+
+    /// There is no data.
+    fn peek<'a>(&self, _: &'a LocalArray) -> Result<Option<&'a [u8]>> {
+        Ok(None)
     }
 
     fn copy(&self, moves: &mut [Move<'_>]) -> Result<()> {

@@ -48,7 +48,8 @@
 //!
 //! # Features
 //!
-//! `cpu` (default), `cuda` and `sim` link the backend of that kind of device; `testing` adds the checks of rules and
+//! `cpu` (default), `cuda` and `sim` link the backend of that kind of device; `ndarray` (default) takes and gives host arrays of
+//! that crate; `testing` adds the checks of rules and
 //! backends, `check_rule!` among them.
 
 #[cfg(test)]
@@ -59,6 +60,7 @@ mod collective;
 mod elementwise;
 mod exchanged;
 mod expr;
+mod host;
 mod index;
 mod made;
 mod mesh_axes;
@@ -73,6 +75,9 @@ mod row;
 mod split_sizes;
 mod staged;
 
+pub use host::{HostSource, from_process_local_data, place_host_array};
+#[cfg(feature = "ndarray")]
+pub use host::{ToNdarray, shard_view};
 pub use index::Index;
 pub use mesh_axes::MeshAxes;
 pub use method::TensorOps;
@@ -166,12 +171,13 @@ pub use sharding_core::manual::{ManualCx, Over, ShardMap, ShardMapBuilder, Shard
 #[doc(no_inline)]
 pub use sharding_core::{
     AbstractMesh, AxisType, BackendKind, BufferLayout, Call, ConversionError, DType, Device, DeviceMapping,
-    DeviceMesh, Element, Error, ErrorKind, KernelCx, MemoryKind, Mode, NamedMapping, NamedSharding, Operand,
-    PartitionSpec, Place, Placement, Policy, Recorder, ReduceOp, Result, Scalar, Scope, Shape, Sharding,
-    ShardingError, Shards, SingleDeviceSharding, SpecEntry, StageCx, Tensor, TensorBuffer, TensorLayout,
-    TensorMeta, assert_comm, auto_reshard, auto_reshard_guard,
+    DeviceMesh, Element, Error, ErrorKind, HostCopy, HostData, KernelCx, LocalDataOptions, MemoryKind, Mode,
+    NamedMapping, NamedSharding, Operand, PartitionSpec, Place, Placement, Policy, Recorder, ReduceOp,
+    ReplicaPolicy, Result, Scalar, Scope, Shape, Shard, Sharding, ShardingError, Shards,
+    SingleDeviceSharding, SpecEntry, StageCx, Target, Tensor, TensorBuffer, TensorLayout, TensorMeta,
+    assert_comm, auto_reshard, auto_reshard_guard,
     backend::{BinaryOp, Expr, LocalArray, MemoryUse, StepKind, UnaryOp},
-    half, kernel, make_mesh,
+    half, kernel, layout, make_mesh,
     op::{CaseOperand, Cases, Fill, Op},
     placement::{Interleaved, Ragged, TransitionKind, TransitionSet},
     plan::{CostModel, CostUnit, VolumeCost},

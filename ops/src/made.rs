@@ -2,8 +2,9 @@
 
 use sharding_core::backend::{LocalArray, LocalArrays, backend_of};
 use sharding_core::{
-    DType, DeviceMapping, Error, ErrorKind, KernelCx, Place, Result, Shape, Tensor, TensorLayout,
+    DType, DeviceMapping, Error, ErrorKind, KernelCx, Place, Result, Shape, Target, Tensor, TensorLayout,
 };
+use std::borrow::Cow;
 
 /// What is made: for the words of errors, and to be laid out.
 pub(crate) struct Wanted<'a> {
@@ -11,6 +12,19 @@ pub(crate) struct Wanted<'a> {
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
     pub(crate) mapping: &'a DeviceMapping,
+}
+
+/// The mapping that a target says for this shape.
+pub(crate) fn mapping_of(
+    op: &'static str,
+    dtype: DType,
+    shape: &Shape,
+    target: &(impl Target + ?Sized),
+) -> Result<DeviceMapping> {
+    target
+        .mapping_for(shape)
+        .map(Cow::into_owned)
+        .map_err(|error| error.with_op(op).with_operands([format!("value: {dtype}{shape}")]))
 }
 
 impl Wanted<'_> {

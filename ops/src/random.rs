@@ -1,10 +1,8 @@
 //! What the random ops share: one key, a region of the whole on each device.
 
-use crate::made::Wanted;
+use crate::made::{Wanted, mapping_of};
 use sharding_core::backend::{Distribution, Random};
-use sharding_core::{
-    DType, DeviceMapping, Error, ErrorKind, RandomKey, Region, Result, Scalar, Shape, Tensor,
-};
+use sharding_core::{DType, Error, ErrorKind, RandomKey, Region, Result, Scalar, Shape, Target, Tensor};
 
 /// The greatest finite number of a float dtype.
 fn greatest(dtype: DType) -> f64 {
@@ -37,11 +35,12 @@ pub(crate) fn drawn(
     shape: Shape,
     key: RandomKey,
     dtype: DType,
-    mapping: &DeviceMapping,
+    target: &(impl Target + ?Sized),
     distribution: impl FnOnce() -> Result<Distribution>,
 ) -> Result<Tensor> {
     let whole = shape.clone();
-    let wanted = Wanted { op, dtype, shape, mapping };
+    let mapping = mapping_of(op, dtype, &shape, target)?;
+    let wanted = Wanted { op, dtype, shape, mapping: &mapping };
     let distribution = distribution().map_err(|error| wanted.located(error))?;
     let identity = mapping.places().iter().find_map(|place| place.reduce_op()).map(|op| op.identity(dtype));
     wanted.make(

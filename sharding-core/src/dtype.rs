@@ -183,11 +183,18 @@ impl FromStr for DType {
 /// [`half::bf16`], `f32` and `f64`.
 ///
 /// Sealed: a new dtype is a change of every backend.
-pub trait Element: Copy + PartialEq + fmt::Debug + Send + Sync + 'static + private::Sealed {
+pub trait Element: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static + private::Sealed {
     /// The dtype of this type.
     const DTYPE: DType;
     /// The bytes of a slice in native order.
     fn to_bytes(values: &[Self]) -> Vec<u8>;
+    /// The bytes of a slice in native order, where they lie.
+    fn as_bytes(values: &[Self]) -> &[u8];
+    /// Bytes in native order as elements, where they lie; `None` if they are not aligned, there is a tail shorter than one
+    /// element, or they are no elements (a truth value is 0 or 1).
+    fn view(bytes: &[u8]) -> Option<&[Self]>;
+    /// The same to be written, where any bytes are elements: not truth values.
+    fn as_bytes_mut(values: &mut [Self]) -> Option<&mut [u8]>;
     /// Elements from bytes in native order; a tail shorter than one element is ignored.
     fn from_bytes(bytes: &[u8]) -> Vec<Self>;
     /// This value as a scalar operand.
@@ -205,6 +212,15 @@ macro_rules! number_element {
             const DTYPE: DType = DType::$dtype;
             fn to_bytes(values: &[Self]) -> Vec<u8> {
                 bytemuck::cast_slice(values).to_vec()
+            }
+            fn as_bytes(values: &[Self]) -> &[u8] {
+                bytemuck::cast_slice(values)
+            }
+            fn view(bytes: &[u8]) -> Option<&[Self]> {
+                bytemuck::try_cast_slice(bytes).ok()
+            }
+            fn as_bytes_mut(values: &mut [Self]) -> Option<&mut [u8]> {
+                Some(bytemuck::cast_slice_mut(values))
             }
             fn from_bytes(bytes: &[u8]) -> Vec<Self> {
                 bytes.chunks_exact(size_of::<$type>()).map(bytemuck::pod_read_unaligned).collect()
@@ -225,6 +241,15 @@ impl Element for bool {
     const DTYPE: DType = DType::Bool;
     fn to_bytes(values: &[Self]) -> Vec<u8> {
         values.iter().map(|value| u8::from(*value)).collect()
+    }
+    fn as_bytes(values: &[Self]) -> &[u8] {
+        bytemuck::cast_slice(values)
+    }
+    fn view(bytes: &[u8]) -> Option<&[Self]> {
+        bytemuck::checked::try_cast_slice(bytes).ok()
+    }
+    fn as_bytes_mut(_: &mut [Self]) -> Option<&mut [u8]> {
+        None
     }
     fn from_bytes(bytes: &[u8]) -> Vec<Self> {
         bytes.iter().map(|byte| *byte != 0).collect()

@@ -1,6 +1,6 @@
 //! Layouts: dtype, global shape and mapping of a tensor.
 
-use crate::{DType, DeviceMapping, DeviceMesh, Place, Result, Shape, TensorMeta};
+use crate::{DType, DeviceMapping, DeviceMesh, Place, Result, Shape, Target, TensorMeta};
 use rustc_hash::FxHasher;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -17,12 +17,13 @@ struct Inner {
 }
 
 impl TensorLayout {
-    /// A validated layout.
+    /// A validated layout of what [`Target`] says: a mapping, or a spec on the mesh in force.
     ///
     /// # Errors
-    /// As [`Shape::new`] and [`DeviceMapping::check`].
-    pub fn new(dtype: DType, shape: impl Into<Shape>, mapping: DeviceMapping) -> Result<Self> {
+    /// As [`Shape::new`], [`Target::mapping_for`] and [`DeviceMapping::check`].
+    pub fn new(dtype: DType, shape: impl Into<Shape>, target: impl Target) -> Result<Self> {
         let shape = Shape::new(shape)?;
+        let mapping = target.mapping_for(&shape)?.into_owned();
         mapping.check(&shape)?;
         Ok(Self::from_checked(TensorMeta { dtype, shape }, mapping))
     }

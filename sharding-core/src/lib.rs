@@ -71,6 +71,7 @@ pub mod sharding;
 mod spec;
 pub mod split;
 mod stage;
+mod target;
 mod tensor;
 pub mod trace;
 pub mod visualize;
@@ -89,13 +90,15 @@ pub use operand::Operand;
 pub use operator::{Operator, OperatorDef};
 pub use placement::{Place, Placement, ReduceOp};
 pub use plan::{Mode, Policy};
+pub use process::{HostCopy, HostData, LocalDataOptions, ReplicaPolicy, Shard};
 pub use record::{Call, Recorder};
 pub use scope::{Scope, ScopeGuard, auto_reshard, auto_reshard_guard, set_mesh, set_mesh_guard};
 pub use shape::{MAX_TENSOR_AXES, Metas, Shape, TensorMeta, broadcast};
-pub use sharding::{MemoryKind, NamedSharding, Sharding, SingleDeviceSharding};
+pub use sharding::{MemoryKind, NamedSharding, Sharding, SingleDeviceSharding, layout};
 pub use sharding_macros::{kernel, sharding_rule};
 pub use spec::{NamedMapping, PartitionSpec, SpecEntry};
 pub use stage::{Shards, StageCx};
+pub use target::Target;
 pub use tensor::{Results, Tensor};
 
 /// The crate of [`f16`](half::f16) and [`bf16`](half::bf16), the elements of [`DType::F16`] and [`DType::BF16`].

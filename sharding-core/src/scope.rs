@@ -26,6 +26,7 @@ pub struct Scope {
     reports: bool,
     mesh: Option<DeviceMesh>,
     process: u32,
+    process_count: u32,
     broken: Option<&'static str>,
 }
 
@@ -76,6 +77,7 @@ impl Scope {
             reports: false,
             mesh: None,
             process: 0,
+            process_count: 1,
             broken: None,
         }
     }
@@ -135,6 +137,10 @@ impl Scope {
     /// The index of this process.
     pub fn process(&self) -> u32 {
         self.process
+    }
+    /// The number of processes that run this program.
+    pub fn process_count(&self) -> u32 {
+        self.process_count
     }
     /// The rule that replaces an op's own.
     pub fn rule(&self, op: &str) -> Option<ErasedRows> {
@@ -207,10 +213,18 @@ impl Scope {
         self.mesh = Some(mesh);
         self
     }
-    /// This scope as seen by another process; for programs that pretend several processes in one.
+    /// This scope as seen by another process; for programs that pretend several processes in one. There are at least as
+    /// many processes as that needs.
     #[must_use]
     pub fn with_process(mut self, process: u32) -> Self {
         self.process = process;
+        self.process_count = self.process_count.max(process.saturating_add(1));
+        self
+    }
+    /// This scope with so many processes, at least the one it is seen by.
+    #[must_use]
+    pub fn with_process_count(mut self, count: u32) -> Self {
+        self.process_count = count.max(self.process.saturating_add(1));
         self
     }
 

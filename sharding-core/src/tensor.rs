@@ -6,8 +6,8 @@ use crate::manual::Varies;
 use crate::redistribute::Program;
 use crate::trace::{Event, Seen};
 use crate::{
-    DType, Device, DeviceMapping, DeviceMesh, Element, Error, ErrorKind, Place, Region, Result, Shape,
-    TensorLayout, bail,
+    DType, Device, DeviceMapping, DeviceMesh, Element, Error, ErrorKind, HostData, Place, Region, Result,
+    Shape, Target, TensorLayout, bail,
 };
 use smallvec::SmallVec;
 use std::fmt;
@@ -69,7 +69,7 @@ impl Tensor {
         Self(Arc::new(Inner { layout, positions, shards, varies }))
     }
 
-    /// A tensor from row-major host data, laid out by `mapping`: every device gets its own piece only.
+    /// A tensor from row-major host data, laid out by `target`: every device gets its own piece only.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`] if the number of values is not that of the shape; [`ErrorKind::Mapping`] for Partial and
@@ -77,30 +77,13 @@ impl Tensor {
     pub fn from_slice<T: Element>(
         values: &[T],
         shape: impl Into<Shape>,
-        mapping: &DeviceMapping,
+        target: &(impl Target + ?Sized),
     ) -> Result<Self> {
         const OP: &str = "from_slice";
         let shape = shape.into();
-        let value = || [format!("value: {}{shape} {mapping}", T::DTYPE)];
-        let layout = TensorLayout::new(T::DTYPE, &shape, mapping.clone())
-            .map_err(|error| error.with_op(OP).with_operands(value()))?;
-        if values.len() != layout.shape().elements() {
-            return Err(Error::new(
-                ErrorKind::Shape,
-                format!(
-                    "{} values for the shape {} of {} elements",
-                    values.len(),
-                    layout.shape(),
-                    layout.shape().elements()
-                ),
-            )
-            .with_op(OP)
-            .with_operands(value())
-            .with_fix("give one value per element, in row-major order"));
-        }
-        check_host_data(&layout).map_err(|error| error.with_op(OP).with_operands(value()))?;
-        Self::from_host(&T::to_bytes(values), layout)
-            .map_err(|error| error.with_op(OP).with_operands(value()))
+        let layout = TensorLayout::new(T::DTYPE, &shape, target)
+            .map_err(|error| error.with_op(OP).with_operands([format!("value: {}{shape}", T::DTYPE)]))?;
+        Self::from_host(OP, HostData::borrowed(values, shape), layout)
     }
 
     /// A tensor of this layout from row-major host bytes in native order.
@@ -108,27 +91,16 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::from_slice`].
     pub fn from_bytes(bytes: &[u8], layout: TensorLayout) -> Result<Self> {
-        const OP: &str = "from_bytes";
-        let value = [format!("value: {layout}")];
-        let outcome = if bytes.len() == layout.bytes() {
-            check_host_data(&layout).and_then(|()| Self::from_host(bytes, layout))
-        } else {
-            Err(Error::new(
-                ErrorKind::Shape,
-                format!("{} bytes for {layout}, which has {}", bytes.len(), layout.bytes()),
-            )
-            .with_fix("give the bytes of every element, in row-major order"))
-        };
-        outcome.map_err(|error| error.with_op(OP).with_operands(value))
+        Self::from_host("from_bytes", HostData::from_bytes(layout.dtype(), layout.shape(), bytes), layout)
     }
 
-    /// Cuts and writes host bytes whose number is right.
-    fn from_host(bytes: &[u8], layout: TensorLayout) -> Result<Self> {
-        let (dtype, shape) = (layout.dtype(), layout.shape().clone());
-        Self::from_pieces(layout, |region, piece| {
-            cut(bytes, dtype, &shape, region, piece);
-            Ok(())
+    fn from_host(op: &'static str, data: Result<HostData<'_>>, layout: TensorLayout) -> Result<Self> {
+        let value = [format!("value: {layout}")];
+        data.and_then(|data| {
+            check_host_data(&layout)?;
+            Self::from_host_pieces(layout, &data, Region::clone)
         })
+        .map_err(|error| error.with_op(op).with_operands(value))
     }
 
     /// dtype, global shape and mapping.
@@ -197,7 +169,7 @@ impl Tensor {
         let located =
             |error: Error| error.with_op("shard_to_vec").with_operands([format!("x: {}", self.layout())]);
         self.0.varies.seen_by_host();
-        read_shard(shard).map(|bytes| T::from_bytes(&bytes)).map_err(located)
+        read_shard_as(shard).map_err(located)
     }
 
     /// All elements, row-major; shards are brought together first.
@@ -208,7 +180,7 @@ impl Tensor {
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.expect::<T>()?;
-        Ok(T::from_bytes(&self.whole_bytes("to_vec")?))
+        self.whole("to_vec", read_shard_as)
     }
 
     /// The bytes of all elements of whatever dtype, row-major in native order, as [`Tensor::from_bytes`] takes them; shards
@@ -218,11 +190,12 @@ impl Tensor {
     /// [`ErrorKind::Sharding`] where a placement is Unknown, else what the backend says.
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        self.whole_bytes("to_bytes")
+        self.whole("to_bytes", read_shard)
     }
 
+    /// What `read` makes of the whole tensor on one device.
     #[track_caller]
-    fn whole_bytes(&self, op: &'static str) -> Result<Vec<u8>> {
+    fn whole<T>(&self, op: &'static str, read: impl FnOnce(&LocalArray) -> Result<T>) -> Result<T> {
         let located = |error: Error| error.with_op(op).with_operands([format!("x: {}", self.layout())]);
         let whole = self.transfer_to(&DeviceMapping::replicated(self.mesh()))?;
         let first = whole.shards().first().ok_or_else(|| {
@@ -231,7 +204,7 @@ impl Tensor {
             )
         });
         self.0.varies.seen_by_host();
-        first.and_then(read_shard).map_err(located)
+        first.and_then(read).map_err(located)
     }
 
     fn expect<T: Element>(&self) -> Result<()> {
@@ -250,7 +223,7 @@ impl Tensor {
     /// [`ErrorKind::Sharding`] where there is no such redistribution (see [`Program::search`]), [`ErrorKind::Mapping`]
     /// if the target does not fit the shape, else what the backend says.
     #[track_caller]
-    pub fn transfer_to(&self, target: &DeviceMapping) -> Result<Self> {
+    pub fn transfer_to(&self, target: &(impl Target + ?Sized)) -> Result<Self> {
         self.transfer_as("transfer_to", target)
     }
 
@@ -259,14 +232,18 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::transfer_to`].
     #[track_caller]
-    pub fn transfer_as(&self, op: &'static str, target: &DeviceMapping) -> Result<Self> {
+    pub fn transfer_as(&self, op: &'static str, target: &(impl Target + ?Sized)) -> Result<Self> {
         let at = Location::caller();
         let _outermost = Outermost::enter(op, at);
+        let target = target
+            .mapping_for(self.shape())
+            .map_err(|error| error.with_op(op).with_operands([format!("x: {}", self.layout())]))?;
         let _span =
             tracing::trace_span!("op", name = op, operands = %self.layout(), bytes = self.layout().bytes())
                 .entered();
         let operands = || vec![self.layout().clone()];
         let mut seen = Seen::new(|| Event::Op { name: op, at, operands: operands(), results: Vec::new() });
+        let target = target.as_ref();
         if self.mapping() == target {
             return Ok(if self.mesh().axis_types() == target.mesh().axis_types() {
                 self.clone()
@@ -358,10 +335,7 @@ pub(crate) fn host_room(bytes: &mut Vec<u8>, n: usize) -> Result<()> {
     bytes.clear();
     match bytes.try_reserve_exact(n) {
         Ok(()) => bytes.resize(n, 0),
-        Err(_) => {
-            return Err(Error::new(ErrorKind::Backend, format!("not enough host memory for {n} bytes"))
-                .with_fix("read or transfer a part of it: slice(&x, ..)"));
-        }
+        Err(_) => return Err(no_room(n)),
     }
     Ok(())
 }
@@ -371,6 +345,36 @@ fn read_shard(shard: &LocalArray) -> Result<Vec<u8>> {
     let mut bytes = host_bytes(shard.bytes())?;
     backend_of(shard.device().kind)?.read(shard, &mut bytes)?;
     Ok(bytes)
+}
+
+/// The elements of a local array of this dtype.
+pub(crate) fn read_shard_as<T: Element>(shard: &LocalArray) -> Result<Vec<T>> {
+    let backend = backend_of(shard.device().kind)?;
+    read_elements(shard.elements(), |bytes| backend.read(shard, bytes))
+}
+
+/// As many elements, from the bytes that `fill` writes.
+pub(crate) fn read_elements<T: Element>(
+    n: usize,
+    fill: impl FnOnce(&mut [u8]) -> Result<()>,
+) -> Result<Vec<T>> {
+    let mut values: Vec<T> = Vec::new();
+    values.try_reserve_exact(n).map_err(|_| no_room(n.saturating_mul(T::DTYPE.size())))?;
+    values.resize(n, T::default());
+    match T::as_bytes_mut(&mut values) {
+        Some(bytes) => fill(bytes)?,
+        None => {
+            let mut bytes = host_bytes(n)?;
+            fill(&mut bytes)?;
+            values = T::from_bytes(&bytes);
+        }
+    }
+    Ok(values)
+}
+
+fn no_room(bytes: usize) -> Error {
+    Error::new(ErrorKind::Backend, format!("not enough host memory for {bytes} bytes"))
+        .with_fix("read or transfer a part of it: slice(&x, ..)")
 }
 
 /// There is one local array of the right dtype and shape per position.
@@ -419,33 +423,6 @@ pub(crate) fn resolve(mesh: &DeviceMesh) -> Result<(&'static Arc<dyn Backend>, P
 pub(crate) fn device_at(mesh: &DeviceMesh, position: usize) -> Result<Device> {
     mesh.device(position)
         .ok_or_else(|| Error::new(ErrorKind::Internal, format!("{mesh} has no device {position}")))
-}
-
-/// Copies the bytes of a region of a row-major whole into a buffer of their size.
-fn cut(bytes: &[u8], dtype: DType, shape: &Shape, region: &Region, into: &mut [u8]) {
-    // Flat element starts of the outer axes; the innermost axis is copied range by range.
-    let strides = shape.strides();
-    let mut starts: Vec<usize> = vec![0];
-    let Some((inner, outer)) = region.split_last() else {
-        into.copy_from_slice(bytes);
-        return;
-    };
-    for (ranges, stride) in outer.iter().zip(&strides) {
-        starts = starts
-            .iter()
-            .flat_map(|start| ranges.iter().cloned().flatten().map(move |i| start + i * *stride as usize))
-            .collect();
-    }
-    let size = dtype.size();
-    let mut rest = into;
-    for start in starts {
-        for range in inner {
-            let row = bytes.get((start + range.start) * size..(start + range.end) * size).unwrap_or(&[]);
-            let Some((slots, left)) = rest.split_at_mut_checked(row.len()) else { return };
-            slots.copy_from_slice(row);
-            rest = left;
-        }
-    }
 }
 
 impl fmt::Debug for Tensor {

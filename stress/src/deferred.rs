@@ -4,8 +4,8 @@
 //! This is what a GPU backend looks like from above; the contract of `sharding_core::backend` says what callers see.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, Exchange, HeldBytes, InProcess, LocalArray, LocalArrays, LocalMeta,
-    MemoryLedger, MemoryUse, Move, Positions, Primitive, Step, Storage, Support, Work, backend_of,
+    Backend, BackendDef, Collectives, Exchange, HeldBytes, HostMemory, InProcess, LocalArray, LocalArrays,
+    LocalMeta, MemoryLedger, MemoryUse, Move, Positions, Primitive, Step, Storage, Support, Work, backend_of,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, Shape};
 use std::any::Any;
@@ -217,6 +217,12 @@ impl Backend for Deferred {
         };
         self.due(array.device())?;
         cpu()?.read(&array, into)
+    }
+    fn adopt(&self, _: Device, _: &Arc<dyn HostMemory>, _: &LocalMeta) -> Result<Option<LocalArray>> {
+        Ok(None)
+    }
+    fn peek<'a>(&self, _: &'a LocalArray) -> Result<Option<&'a [u8]>> {
+        Ok(None)
     }
     fn copy(&self, moves: &mut [Move<'_>]) -> Result<()> {
         for step in moves {

@@ -3,8 +3,8 @@
 //! what the others say.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, Exchange, InProcess, LocalArray, LocalArrays, LocalMeta, MemoryUse,
-    Move, Positions, Primitive, Step, Support, Work, backend_of,
+    Backend, BackendDef, Collectives, Exchange, HostMemory, InProcess, LocalArray, LocalArrays, LocalMeta,
+    MemoryUse, Move, Positions, Primitive, Step, Support, Work, backend_of,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, Shape};
 use std::collections::BTreeMap;
@@ -187,6 +187,17 @@ macro_rules! on_cpu {
             }
             fn read(&self, array: &LocalArray, into: &mut [u8]) -> Result<()> {
                 cpu()?.read(array, into)
+            }
+            fn adopt(
+                &self,
+                device: Device,
+                memory: &Arc<dyn HostMemory>,
+                meta: &LocalMeta,
+            ) -> Result<Option<LocalArray>> {
+                cpu()?.adopt(device, memory, meta)
+            }
+            fn peek<'a>(&self, array: &'a LocalArray) -> Result<Option<&'a [u8]>> {
+                cpu()?.peek(array)
             }
             fn copy(&self, moves: &mut [Move<'_>]) -> Result<()> {
                 cpu()?.copy(moves)

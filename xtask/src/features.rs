@@ -12,6 +12,9 @@ pub(crate) const TESTING: &str = "testing";
 /// Its feature with which an example's test opens a browser.
 pub(crate) const BROWSER: &str = "browser";
 
+/// Its default feature that takes and gives host arrays of ndarray.
+pub(crate) const NDARRAY: &str = "ndarray";
+
 /// Features of [`OPS`] as cargo takes them beside several packages: `sharding-ops/cpu,sharding-ops/sim`.
 pub(crate) fn spell<'a>(features: impl IntoIterator<Item = &'a str>) -> String {
     features.into_iter().map(|feature| format!("{OPS}/{feature}")).collect::<Vec<_>>().join(",")
@@ -19,5 +22,5 @@ pub(crate) fn spell<'a>(features: impl IntoIterator<Item = &'a str>) -> String {
 
 /// All of them, spelled: without these clippy and rustdoc would not see the whole crate.
 pub(crate) fn all() -> String {
-    spell(BACKENDS.into_iter().chain([TESTING, BROWSER]))
+    spell(BACKENDS.into_iter().chain([TESTING, BROWSER, NDARRAY]))
 }

@@ -1,14 +1,14 @@
 //! Numbers at equal distances.
 
-use crate::made::Wanted;
+use crate::made::{Wanted, mapping_of};
 use sharding_core::backend::{IndexMap, Iota, LocalArray};
 use sharding_core::placement::Ranges;
-use sharding_core::{DType, DeviceMapping, Error, ErrorKind, KernelCx, Result, Scalar, Shape, Tensor};
+use sharding_core::{DType, Error, ErrorKind, KernelCx, Result, Scalar, Shape, Target, Tensor};
 
 /// Whole numbers up to this size have an `f64` of their own: 2^53.
 const EXACT: i64 = 1 << 53;
 
-/// The numbers `start`, `start + step`, .. before `stop`, on one axis laid out by `mapping`: every device makes its own
+/// The numbers `start`, `start + step`, .. before `stop`, on one axis laid out by `target`: every device makes its own
 /// piece, nothing is sent. `stop` is left out; a negative `step` counts down; where `stop` lies in the other direction there
 /// are none. The mapping may split the axis in any way; on a Partial axis the numbers count once.
 ///
@@ -36,14 +36,17 @@ pub fn arange(
     stop: impl Into<Scalar>,
     step: impl Into<Scalar>,
     dtype: DType,
-    mapping: &DeviceMapping,
+    target: &(impl Target + ?Sized),
 ) -> Result<Tensor> {
-    let wanted = |n: usize| Wanted { op: "arange", dtype, shape: Shape::from([n]), mapping };
-    let Count { n, start, step } =
-        count(start.into(), stop.into(), step.into(), dtype).map_err(|error| wanted(0).located(error))?;
+    const OP: &str = "arange";
+    let Count { n, start, step } = count(start.into(), stop.into(), step.into(), dtype)
+        .map_err(|error| error.with_op(OP).with_operands([format!("value: {dtype}")]))?;
+    let shape = Shape::from([n]);
+    let mapping = mapping_of(OP, dtype, &shape, target)?;
+    let wanted = Wanted { op: OP, dtype, shape, mapping: &mapping };
     let identity = mapping.places().iter().find_map(|place| place.reduce_op()).map(|op| op.identity(dtype));
     let none = Ranges::new;
-    wanted(n).make(
+    wanted.make(
         // The global indices, and the value of parts that count for nothing.
         |cx| match identity {
             Some(identity) if !cx.is_first_part(0)? => Ok((none(), Some((identity, cx.result_shape(0)?)))),
@@ -142,7 +145,7 @@ fn count(start: Scalar, stop: Scalar, step: Scalar, dtype: DType) -> Result<Coun
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BackendKind, DeviceMesh, Interleaved, Place, Ragged, ReduceOp};
+    use crate::{BackendKind, DeviceMapping, DeviceMesh, Interleaved, Place, Ragged, ReduceOp};
     use proptest::prelude::*;
 
     fn of(

@@ -2,9 +2,9 @@
 
 use crate::random::{drawn, wrong};
 use sharding_core::backend::Distribution;
-use sharding_core::{DType, DeviceMapping, RandomKey, Result, Shape, Tensor};
+use sharding_core::{DType, RandomKey, Result, Shape, Target, Tensor};
 
-/// Truth values, each true with the chance `p`, laid out by `mapping`: every device makes its own piece, nothing is sent.
+/// Truth values, each true with the chance `p`, laid out by `target`: every device makes its own piece, nothing is sent.
 ///
 /// A value depends on the key, the global shape and its global index, as in [`uniform`](fn@crate::uniform): the same key gives the same
 /// tensor on every mesh and placement. The chance is `p` rounded to a multiple of 2^-32: 0 is never and 1 always.
@@ -25,9 +25,9 @@ pub fn bernoulli(
     shape: impl Into<Shape>,
     p: f64,
     key: impl Into<RandomKey>,
-    mapping: &DeviceMapping,
+    target: &(impl Target + ?Sized),
 ) -> Result<Tensor> {
-    drawn("bernoulli", shape.into(), key.into(), DType::Bool, mapping, || {
+    drawn("bernoulli", shape.into(), key.into(), DType::Bool, target, || {
         if (0.0..=1.0).contains(&p) {
             Ok(Distribution::Bernoulli { p })
         } else {

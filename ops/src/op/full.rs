@@ -1,9 +1,9 @@
 //! A tensor of one value.
 
-use crate::made::Wanted;
-use sharding_core::{DType, DeviceMapping, Error, ErrorKind, Result, Scalar, Shape, Tensor};
+use crate::made::{Wanted, mapping_of};
+use sharding_core::{DType, Error, ErrorKind, Result, Scalar, Shape, Target, Tensor};
 
-/// A tensor whose elements are all `value`, laid out by `mapping`: every device makes its own piece, nothing is sent.
+/// A tensor whose elements are all `value`, laid out by `target`: every device makes its own piece, nothing is sent.
 ///
 /// On a Partial axis the first device holds the value and the others what changes nothing, so the value counts once.
 ///
@@ -23,9 +23,9 @@ pub fn full(
     shape: impl Into<Shape>,
     value: impl Into<Scalar>,
     dtype: DType,
-    mapping: &DeviceMapping,
+    target: &(impl Target + ?Sized),
 ) -> Result<Tensor> {
-    filled("full", shape.into(), value.into(), dtype, mapping)
+    filled("full", shape.into(), value.into(), dtype, target)
 }
 
 /// [`full`] under another name in errors.
@@ -34,9 +34,10 @@ pub(crate) fn filled(
     shape: Shape,
     value: Scalar,
     dtype: DType,
-    mapping: &DeviceMapping,
+    target: &(impl Target + ?Sized),
 ) -> Result<Tensor> {
-    let wanted = Wanted { op, dtype, shape, mapping };
+    let mapping = mapping_of(op, dtype, &shape, target)?;
+    let wanted = Wanted { op, dtype, shape, mapping: &mapping };
     if value.to_bytes(dtype).is_none() {
         return Err(wanted.located(
             Error::new(ErrorKind::DType, format!("the number {value} is no {dtype}"))

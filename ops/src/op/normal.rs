@@ -2,9 +2,9 @@
 
 use crate::random::{drawn, fits, no_float, wrong};
 use sharding_core::backend::Distribution;
-use sharding_core::{DType, DeviceMapping, RandomKey, Result, Shape, Tensor};
+use sharding_core::{DType, RandomKey, Result, Shape, Target, Tensor};
 
-/// Random numbers of the normal distribution with this mean and standard deviation, laid out by `mapping`: every device
+/// Random numbers of the normal distribution with this mean and standard deviation, laid out by `target`: every device
 /// makes its own piece, nothing is sent.
 ///
 /// A number depends on the key, the global shape and its global index, as in [`uniform`](fn@crate::uniform): the same key gives the same
@@ -34,9 +34,9 @@ pub fn normal(
     std: f64,
     key: impl Into<RandomKey>,
     dtype: DType,
-    mapping: &DeviceMapping,
+    target: &(impl Target + ?Sized),
 ) -> Result<Tensor> {
-    drawn("normal", shape.into(), key.into(), dtype, mapping, || {
+    drawn("normal", shape.into(), key.into(), dtype, target, || {
         if !dtype.is_float() {
             return Err(no_float(dtype));
         }

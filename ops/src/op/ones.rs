@@ -1,9 +1,9 @@
 //! A tensor of ones.
 
 use super::full::filled;
-use sharding_core::{DType, DeviceMapping, Result, Scalar, Shape, Tensor};
+use sharding_core::{DType, Result, Scalar, Shape, Target, Tensor};
 
-/// A tensor of ones (`true` for truth values), laid out by `mapping`: every device makes its own piece, nothing is sent. On
+/// A tensor of ones (`true` for truth values), laid out by `target`: every device makes its own piece, nothing is sent. On
 /// a Partial axis they count once, as of [`full`](crate::full).
 ///
 /// ```
@@ -16,7 +16,7 @@ use sharding_core::{DType, DeviceMapping, Result, Scalar, Shape, Tensor};
 ///
 /// # Errors
 /// As [`full`](crate::full).
-pub fn ones(shape: impl Into<Shape>, dtype: DType, mapping: &DeviceMapping) -> Result<Tensor> {
+pub fn ones(shape: impl Into<Shape>, dtype: DType, target: &(impl Target + ?Sized)) -> Result<Tensor> {
     let one = if dtype == DType::Bool { Scalar::Bool(true) } else { Scalar::Int(1) };
-    filled("ones", shape.into(), one, dtype, mapping)
+    filled("ones", shape.into(), one, dtype, target)
 }

@@ -1,6 +1,6 @@
 //! Another mapping for the same tensor.
 
-use sharding_core::{DeviceMapping, Result, Tensor};
+use sharding_core::{Result, Target, Tensor};
 
 /// The same tensor under another mapping: on the same mesh, on another one, or on one device; see
 /// [`Tensor::transfer_to`]. Nothing moves if it lies so already.
@@ -17,6 +17,6 @@ use sharding_core::{DeviceMapping, Result, Tensor};
 /// # Errors
 /// As [`Tensor::transfer_to`].
 #[track_caller]
-pub fn transfer_to(x: &Tensor, mapping: &DeviceMapping) -> Result<Tensor> {
-    x.transfer_to(mapping)
+pub fn transfer_to(x: &Tensor, target: &(impl Target + ?Sized)) -> Result<Tensor> {
+    x.transfer_to(target)
 }

@@ -2,10 +2,10 @@
 
 use crate::random::{drawn, fits, no_float, rounded, wrong};
 use sharding_core::backend::Distribution;
-use sharding_core::{DType, DeviceMapping, RandomKey, Result, Shape, Tensor};
+use sharding_core::{DType, RandomKey, Result, Shape, Target, Tensor};
 use std::ops::Range;
 
-/// Random numbers of equal chances in `range`, its end left out, laid out by `mapping`: every device makes its own piece,
+/// Random numbers of equal chances in `range`, its end left out, laid out by `target`: every device makes its own piece,
 /// nothing is sent.
 ///
 /// A number depends on the key, the global shape and its global index: the same key gives the same tensor on every mesh,
@@ -37,9 +37,9 @@ pub fn uniform(
     range: Range<f64>,
     key: impl Into<RandomKey>,
     dtype: DType,
-    mapping: &DeviceMapping,
+    target: &(impl Target + ?Sized),
 ) -> Result<Tensor> {
-    drawn("uniform", shape.into(), key.into(), dtype, mapping, || {
+    drawn("uniform", shape.into(), key.into(), dtype, target, || {
         if !dtype.is_float() {
             return Err(no_float(dtype));
         }

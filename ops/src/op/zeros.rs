@@ -1,9 +1,9 @@
 //! A tensor of zeros.
 
 use super::full::filled;
-use sharding_core::{DType, DeviceMapping, Result, Scalar, Shape, Tensor};
+use sharding_core::{DType, Result, Scalar, Shape, Target, Tensor};
 
-/// A tensor of zeros (`false` for truth values), laid out by `mapping`: every device makes its own piece, nothing is sent.
+/// A tensor of zeros (`false` for truth values), laid out by `target`: every device makes its own piece, nothing is sent.
 ///
 /// ```
 /// use sharding_ops::*;
@@ -16,7 +16,7 @@ use sharding_core::{DType, DeviceMapping, Result, Scalar, Shape, Tensor};
 ///
 /// # Errors
 /// As [`full`](crate::full).
-pub fn zeros(shape: impl Into<Shape>, dtype: DType, mapping: &DeviceMapping) -> Result<Tensor> {
+pub fn zeros(shape: impl Into<Shape>, dtype: DType, target: &(impl Target + ?Sized)) -> Result<Tensor> {
     let zero = if dtype == DType::Bool { Scalar::Bool(false) } else { Scalar::Int(0) };
-    filled("zeros", shape.into(), zero, dtype, mapping)
+    filled("zeros", shape.into(), zero, dtype, target)
 }

@@ -5,11 +5,15 @@
 mod bad_input;
 mod calibrate;
 mod elementwise;
+#[cfg(all(feature = "cpu", feature = "ndarray"))]
+mod host;
 mod joint;
 #[cfg(feature = "cpu")]
 mod manual;
 mod nn;
 mod placement;
+#[cfg(all(feature = "cpu", feature = "ndarray"))]
+mod process;
 mod random;
 mod rule;
 #[cfg(all(feature = "sim", feature = "cpu"))]

@@ -39,6 +39,20 @@ impl LocalMeta {
         let strides = shape.strides();
         Self { dtype, shape, strides, offset: 0 }
     }
+    /// The elements of a storage that it reaches, from the first to the last: empty if it has no element, `None` if one lies
+    /// before the storage, or beyond what can be counted.
+    pub fn span(&self) -> Option<std::ops::Range<usize>> {
+        if self.shape.contains(&0) {
+            return Some(0..0);
+        }
+        let (mut low, mut high) = (isize::try_from(self.offset).ok()?, isize::try_from(self.offset).ok()?);
+        for (extent, stride) in self.shape.iter().zip(&self.strides) {
+            let reach = stride.checked_mul(isize::try_from(*extent).ok()? - 1)?;
+            let end = if reach < 0 { &mut low } else { &mut high };
+            *end = end.checked_add(reach)?;
+        }
+        Some(usize::try_from(low).ok()?..usize::try_from(high).ok()?.checked_add(1)?)
+    }
     /// Whether elements lie in row-major order without gaps (the offset may be anything).
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1;

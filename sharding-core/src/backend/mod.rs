@@ -22,6 +22,7 @@
 mod array;
 mod collective;
 mod expr;
+mod host_memory;
 mod in_process;
 mod index_map;
 mod lowering;
@@ -34,6 +35,7 @@ mod thread_state;
 pub use array::{LocalArray, LocalArrays, LocalMeta, Storage};
 pub use collective::{Collectives, Exchange, Step, StepKind};
 pub use expr::{BinaryOp, Expr, Node, UnaryOp};
+pub use host_memory::HostMemory;
 pub use in_process::InProcess;
 pub(crate) use in_process::pieces_of;
 pub use index_map::{IndexMap, Piece};
@@ -134,6 +136,27 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// If the transfer fails, or a late failure is due.
     fn read(&self, array: &LocalArray, into: &mut [u8]) -> Result<()>;
+
+    /// An array over host memory that somebody owns, without a copy; `None` where the backend cannot use it as it is (it
+    /// lies in another memory, is not aligned, holds truth values that are neither 0 nor 1). Nothing is ever written to
+    /// that memory: whoever writes the array copies it first. The storage counts whole on `device`.
+    ///
+    /// # Errors
+    /// If `meta` reaches beyond the memory.
+    fn adopt(
+        &self,
+        device: Device,
+        memory: &Arc<dyn HostMemory>,
+        meta: &LocalMeta,
+    ) -> Result<Option<LocalArray>>;
+
+    /// The bytes of an array's whole storage, where they are host memory: for strides and offset of the array's
+    /// [`meta`](LocalArray::meta). `None` where they are not; then there is [`read`](Self::read). Waits for the work that
+    /// makes them.
+    ///
+    /// # Errors
+    /// If a late failure is due.
+    fn peek<'a>(&self, array: &'a LocalArray) -> Result<Option<&'a [u8]>>;
 
     /// Region copies inside the process.
     ///

@@ -1,8 +1,8 @@
 //! A backend written on the suites' own definitions: slow, complete, and breakable on purpose.
 
 use sharding_core::backend::{
-    Backend, BackendDef, Collectives, Exchange, HeldBytes, InProcess, LocalArray, LocalArrays, LocalMeta,
-    MemoryLedger, MemoryUse, Move, Positions, Primitive, Step, Storage, Support, Work,
+    Backend, BackendDef, Collectives, Exchange, HeldBytes, HostMemory, InProcess, LocalArray, LocalArrays,
+    LocalMeta, MemoryLedger, MemoryUse, Move, Positions, Primitive, Step, Storage, Support, Work,
 };
 use sharding_core::conformance::host::{HostArray, unravel};
 use sharding_core::conformance::naive;
@@ -201,6 +201,12 @@ impl Backend for Naive {
             element.copy_from_slice(all.get(at..at + size).unwrap_or(&[0; 8][..size]));
         }
         Ok(())
+    }
+    fn adopt(&self, _: Device, _: &Arc<dyn HostMemory>, _: &LocalMeta) -> Result<Option<LocalArray>> {
+        Ok(None)
+    }
+    fn peek<'a>(&self, _: &'a LocalArray) -> Result<Option<&'a [u8]>> {
+        Ok(None)
     }
     fn copy(&self, moves: &mut [Move<'_>]) -> Result<()> {
         for one in moves {

@@ -2,8 +2,8 @@
 //! neighbours do, and `alone`, of whose slots no two do. The bytes that live on each slot are counted.
 
 use sharding_core::backend::{
-    Backend, BackendDef, BinaryOp, Collectives, HeldBytes, InProcess, LocalArray, LocalMeta, MemoryLedger,
-    MemoryUse, Move, Node, Positions, Primitive, Step, Storage, Support, Work,
+    Backend, BackendDef, BinaryOp, Collectives, HeldBytes, HostMemory, InProcess, LocalArray, LocalMeta,
+    MemoryLedger, MemoryUse, Move, Node, Positions, Primitive, Step, Storage, Support, Work,
 };
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scalar, Shape};
 use std::any::Any;
@@ -182,6 +182,12 @@ impl Backend for Host {
             slot.copy_from_slice(&all[place * size..][..size]);
         }
         Ok(())
+    }
+    fn adopt(&self, _: Device, _: &Arc<dyn HostMemory>, _: &LocalMeta) -> Result<Option<LocalArray>> {
+        Ok(None)
+    }
+    fn peek<'a>(&self, _: &'a LocalArray) -> Result<Option<&'a [u8]>> {
+        Ok(None)
     }
     fn copy(&self, moves: &mut [Move<'_>]) -> Result<()> {
         for step in moves {

@@ -28,6 +28,7 @@ pub(super) fn memory(bench: &mut Bench<'_>) {
         bench.check(format!("memory/views_of_views {dtype}"), |bench| views(bench, dtype));
         bench.check(format!("memory/shared_write {dtype}"), |bench| shared_write(bench, dtype));
     }
+    super::adopt::adopt(bench);
     bench.check("memory/storages", storages);
     bench.check("memory/live_bytes", live_bytes);
     bench.check("memory/shared_bytes", shared_bytes);

@@ -5,6 +5,7 @@
 //! error, so that lists do not rot. What the backend says it does not support is checked to be refused with a typed
 //! error, and printed as skipped.
 
+mod adopt;
 mod collective;
 mod dense;
 mod exchange;
