@@ -5,8 +5,7 @@
 //! goes across lanes, the elements of key and value are read where they are, whatever the strides, and the result for a
 //! query does not depend on the queries beside it.
 
-use crate::crew;
-use crate::device::{dispatch, is_large};
+use crate::device::{self, dispatch, is_large};
 use crate::element::{Cell, Slot, Truth};
 use crate::storage::{View, internal, overwrite, unsupported};
 use pulp::{Simd, WithSimd};
@@ -533,7 +532,7 @@ impl Call<'_> {
             let mut parts: Vec<_> = parts.collect();
             // Several blocks a task, so that they share its room.
             let several = (parts.len() / TASKS).max(1);
-            crew::chunks(&mut parts, several, |_, parts| {
+            device::chunks(&mut parts, several, |_, parts| {
                 let mut room = room();
                 for (number, i, out) in parts {
                     block(&mut room, *number, *i, out);

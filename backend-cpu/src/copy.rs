@@ -1,7 +1,6 @@
 //! Copies: strided reads and writes, index maps, and regions between arrays.
 
-use crate::crew;
-use crate::device::is_large;
+use crate::device::{self, is_large};
 use crate::element::{Cell, Slot};
 use crate::storage::{View, in_bounds, internal, overwrite, owned, unsupported, with_word};
 use sharding_core::backend::{IndexMap, LocalArray, LocalMeta, Move, Piece, Support};
@@ -286,7 +285,7 @@ pub(crate) fn spread<T: Cell, O: Slot<T>>(
         Transfer::new(&extents, (&rows, 0), (strides, from)).run(data, out);
     };
     if is_large(out.len()) {
-        crew::chunks(out, count * row, part);
+        device::chunks(out, count * row, part);
     } else {
         part(0, out);
     }
@@ -464,7 +463,7 @@ pub(crate) fn run(map: &IndexMap, inputs: &[&LocalArray], out: &mut LocalArray) 
         };
         let write = |out: &mut [MaybeUninit<T>]| {
             if is_large(out.len()) {
-                crew::chunks(out, rows * row, part);
+                device::chunks(out, rows * row, part);
             } else if !out.is_empty() {
                 part(0, out);
             }
@@ -555,7 +554,7 @@ fn paste<T: Cell, O: Slot<T>>(shape: &Shape, views: &[(View<'_, T>, &[usize])], 
     let row: usize = shape.iter().skip(axis + 1).product();
     let rows = (TASK / row.max(1)).max(1);
     let steps = shape.strides();
-    crew::chunks(out, (rows * row).max(1), |i, out| {
+    device::chunks(out, (rows * row).max(1), |i, out| {
         let (first, count) = (i * rows, out.len() / row.max(1));
         for (view, at) in views {
             let meta = view.meta();

@@ -1,8 +1,18 @@
 //! The one device there is, the positions of a mesh on it, its instruction sets and its threads.
+//!
+//! Work in tasks runs on the calling thread and the pool. The caller does not hand its work over and wait: it asks the pool
+//! for help, takes tasks itself, and stops when there are none left. Help that comes too late finds nothing to do, so a pool
+//! that sleeps costs the caller a call to wake it and no more; one that is awake, as between the ops of a program, shares
+//! the work at once.
 
+use rayon::prelude::*;
 use sharding_core::backend::Positions;
 use sharding_core::{BackendKind, Device, DeviceMesh, Error, ErrorKind, Result, Scope};
-use std::sync::LazyLock;
+use std::any::Any;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 static ARCH: LazyLock<pulp::Arch> = LazyLock::new(pulp::Arch::new);
 
@@ -68,4 +78,237 @@ pub(crate) fn positions(mesh: &DeviceMesh) -> Result<Positions> {
         found.push(position);
     }
     Ok(found.into())
+}
+
+/// Set in [`Job::helpers`] when no task is left: who comes now must go.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+/// How often a thread looks for the last helper before it lets others run.
+const SPINS: usize = 1 << 10;
+
+/// Calls `work(0)` to `work(tasks - 1)`, each once, in any order and on any threads.
+///
+/// A panic of a task is the caller's, after the others have ended.
+pub(crate) fn each(tasks: usize, work: impl Fn(usize) + Sync) {
+    let threads = rayon::current_num_threads();
+    if tasks < 2 || threads < 2 {
+        return (0..tasks).for_each(work);
+    }
+    if rayon::current_thread_index().is_some() {
+        // Already in the pool: its own way costs least.
+        return (0..tasks).into_par_iter().for_each(&work);
+    }
+    let call: &(dyn Fn(usize) + Sync) = &work;
+    // SAFETY: only the lifetime changes. Helpers call it between entering and leaving a job that is not closed, and `Close`
+    // ends only when the job is closed and all of them have left, before `work` is dropped.
+    let call =
+        unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(call) };
+    let job = Arc::new(Job {
+        work: call,
+        tasks,
+        next: AtomicUsize::new(0),
+        helpers: AtomicUsize::new(0),
+        panic: Mutex::default(),
+    });
+    let close = Close(&job);
+    for _ in 0..(threads - 1).min(tasks - 1) {
+        let job = job.clone();
+        rayon::spawn(move || job.help());
+    }
+    job.take();
+    drop(close);
+    let panic = job.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
+}
+
+/// [`each`] over the chunks of a slice, with their numbers.
+pub(crate) fn chunks<T: Send>(slice: &mut [T], size: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+    let len = slice.len();
+    let start = Start(slice.as_mut_ptr());
+    each(len.div_ceil(size), |i| {
+        let from = i * size;
+        // SAFETY: the chunk lies inside the slice, which is borrowed until `each` returns; it runs every number once, and
+        // chunks of different numbers do not overlap.
+        let chunk = unsafe { std::slice::from_raw_parts_mut(start.at(from), size.min(len - from)) };
+        work(i, chunk);
+    });
+}
+
+/// [`chunks`] of places to be written, by work that may fail: the error of the first chunk that does.
+pub(crate) fn try_chunks<T: Send>(
+    slice: &mut [MaybeUninit<T>],
+    size: usize,
+    work: impl Fn(usize, &mut [MaybeUninit<T>]) -> Result<()> + Sync,
+) -> Result<()> {
+    let first: Mutex<Option<(usize, Error)>> = Mutex::default();
+    chunks(slice, size, |i, chunk| {
+        if let Err(error) = work(i, chunk) {
+            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+            if first.as_ref().is_none_or(|(found, _)| i < *found) {
+                *first = Some((i, error));
+            }
+        }
+    });
+    first.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// Runs both, at the same time where the pool helps.
+pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
+    if rayon::current_thread_index().is_some() || rayon::current_num_threads() < 2 {
+        return rayon::join(a, b);
+    }
+    let (mut left, mut right) = ((Some(a), None), (Some(b), None));
+    let (mut run_left, mut run_right) =
+        (|| left.1 = left.0.take().map(|a| a()), || right.1 = right.0.take().map(|b| b()));
+    let both: &mut [&mut (dyn FnMut() + Send)] = &mut [&mut run_left, &mut run_right];
+    chunks(both, 1, |_, run| run.iter_mut().for_each(|run| run()));
+    match (left.1, right.1) {
+        (Some(a), Some(b)) => (a, b),
+        // `each` runs both, or panics as they do.
+        _ => unreachable!("a task was left out"),
+    }
+}
+
+/// The first element of a slice that several threads write.
+struct Start<T>(*mut T);
+
+// SAFETY: the elements may go to other threads, and `chunks` gives each to one of them.
+unsafe impl<T: Send> Sync for Start<T> {}
+
+impl<T> Start<T> {
+    /// # Safety
+    /// The slice must have an element at `from`.
+    unsafe fn at(&self, from: usize) -> *mut T {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.add(from) }
+    }
+}
+
+/// Tasks that are being done.
+struct Job {
+    work: &'static (dyn Fn(usize) + Sync),
+    tasks: usize,
+    /// The first task that nobody has taken.
+    next: AtomicUsize,
+    /// How many helpers are inside; and whether it is closed.
+    helpers: AtomicUsize,
+    /// What the first task that panicked said.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Job {
+    /// Does tasks until none is left.
+    fn take(&self) {
+        loop {
+            let task = self.next.fetch_add(1, Ordering::Relaxed);
+            if task >= self.tasks {
+                return;
+            }
+            (self.work)(task);
+        }
+    }
+
+    /// As [`take`](Self::take), on another thread, unless it is closed.
+    fn help(&self) {
+        // Acquire and release: what the caller wrote before is seen here, and what is written here by the caller after.
+        if self.helpers.fetch_add(1, Ordering::AcqRel) & CLOSED == 0
+            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take()))
+        {
+            // The others need not begin what is left.
+            self.next.store(self.tasks, Ordering::Relaxed);
+            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+        }
+        self.helpers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Closes a job when it is dropped, also when a task of the caller panics, and waits until all helpers have left.
+struct Close<'a>(&'a Job);
+
+impl Drop for Close<'_> {
+    fn drop(&mut self) {
+        self.0.next.store(self.0.tasks, Ordering::Relaxed);
+        let mut inside = self.0.helpers.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED;
+        let mut spins = 0;
+        while inside > 0 {
+            if spins < SPINS {
+                spins += 1;
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+            inside = self.0.helpers.load(Ordering::Acquire) & !CLOSED;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn every_chunk_is_visited_once() {
+        for (len, size) in [(0, 3), (1, 3), (7, 3), (9, 3), (1000, 1)] {
+            let mut counts = vec![0_usize; len];
+            chunks(&mut counts, size, |i, chunk| {
+                for count in chunk {
+                    *count += i + 1;
+                }
+            });
+            let want: Vec<usize> = (0..len).map(|i| i / size + 1).collect();
+            assert_eq!(counts, want);
+            rayon::scope(|_| chunks(&mut counts, size, |_, chunk| chunk.fill(0)));
+            assert!(counts.iter().all(|count| *count == 0));
+        }
+    }
+
+    #[test]
+    fn both_sides_of_a_join_give_their_value() {
+        fn sum(range: std::ops::Range<u64>) -> u64 {
+            let (start, end) = (range.start, range.end);
+            if end - start < 4 {
+                return range.sum();
+            }
+            let middle = (start + end) / 2;
+            let (a, b) = join(|| sum(start..middle), || sum(middle..end));
+            a + b
+        }
+        assert_eq!(sum(0..100), 4950);
+        assert_eq!(rayon::join(|| sum(0..100), || 1), (4950, 1));
+    }
+
+    #[test]
+    fn many_threads_may_ask_at_once() {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for round in 0..if cfg!(miri) { 3 } else { 300 } {
+                        let sum = AtomicUsize::new(0);
+                        each(round % 9, |i| {
+                            sum.fetch_add(i + 1, Ordering::Relaxed);
+                        });
+                        assert_eq!(sum.into_inner(), (1..=round % 9).sum::<usize>());
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_is_the_callers_and_the_first_error_counts() {
+        let caught = catch_unwind(|| each(8, |i| assert!(i != 3, "task {i}")));
+        assert_eq!(caught.unwrap_err().downcast_ref::<String>().unwrap(), "task 3");
+        let after = AtomicBool::new(false);
+        each(2, |_| after.store(true, Ordering::Relaxed));
+        assert!(after.into_inner());
+        let mut places = [MaybeUninit::<u8>::uninit(); 8];
+        let outcome = try_chunks(&mut places, 2, |i, _| match i {
+            1 | 3 => Err(crate::storage::internal(format!("chunk {i}"))),
+            _ => Ok(()),
+        });
+        assert_eq!(outcome.unwrap_err().message(), "chunk 1");
+    }
 }

@@ -4,8 +4,7 @@
 //! f16 and bf16 are converted to f32 as a whole, multiplied, and rounded once. Integers of every width are multiplied as
 //! i64, whose low bits are those of any narrower product, and of u64.
 
-use crate::crew;
-use crate::device::dispatch;
+use crate::device::{self, dispatch};
 use crate::element::{Item, Kind, Narrow, Slot, is_narrow, kind, with_narrow};
 use crate::map::Lane;
 use crate::map::apply;
@@ -190,7 +189,7 @@ impl<'a, T: Item> Product<'a, T> {
             matrix(self.a.start(i, &self.batch), self.b.start(i, &self.batch), out);
         };
         if split {
-            crew::chunks(out, self.m * self.n, one);
+            device::chunks(out, self.m * self.n, one);
         } else {
             out.chunks_mut(self.m * self.n).enumerate().for_each(|(i, out)| one(i, out));
         }
@@ -243,7 +242,7 @@ impl<T: Item> Product<'_, T> {
             };
             match threads {
                 Parallelism::None => out.chunks_mut(n).for_each(fill),
-                Parallelism::Rayon(_) => crew::chunks(out, n, |_, out| fill(out)),
+                Parallelism::Rayon(_) => device::chunks(out, n, |_, out| fill(out)),
             }
         }
         if out.len() != m * n || k == 0 {
@@ -357,7 +356,7 @@ impl Product<'_, f32> {
             dispatch(RowProducts { product: self, a, b, out });
         };
         if split {
-            crew::chunks(out, ROW_TASK * self.n, task);
+            device::chunks(out, ROW_TASK * self.n, task);
         } else {
             task(0, out);
         }

@@ -2,8 +2,7 @@
 
 use crate::attention;
 use crate::copy::Transfer;
-use crate::crew;
-use crate::device::{is_large, vectorize};
+use crate::device::{self, is_large, vectorize};
 use crate::dot;
 use crate::element::{Slot, exp};
 use crate::reduce::{Max, Sum, row};
@@ -69,7 +68,7 @@ fn rows<O: Slot<f32>>(
     let room = || vec![0.0; 2 * n];
     if is_large(x.len().saturating_mul(WEIGHT)) {
         let least = (TASK / n).max(1);
-        crew::chunks(out, least * n, |i, out| {
+        device::chunks(out, least * n, |i, out| {
             let (mut room, x) = (room(), &x[i * least * n..]);
             out.chunks_mut(n).zip(x.chunks(n)).for_each(|(out, x)| one(x, &mut room, out));
         });

@@ -1,8 +1,7 @@
 //! Rows of a table by index.
 
 use crate::copy::Walk;
-use crate::crew;
-use crate::device::is_large;
+use crate::device::{self, is_large};
 use crate::storage::{View, internal, overwrite, with_word};
 use sharding_core::backend::{Gather, LocalArray, LocalMeta, Support};
 use sharding_core::{DType, Error, ErrorKind, Result};
@@ -83,7 +82,7 @@ pub(crate) fn run(
         let write = |out: &mut [MaybeUninit<T>]| {
             if is_large(out.len()) {
                 let least = (TASK / width).max(1);
-                crew::chunks(out, least * width, |i, out| {
+                device::chunks(out, least * width, |i, out| {
                     out.chunks_mut(width).enumerate().for_each(|(j, out)| fill((i * least + j, out)));
                 });
             } else {

@@ -37,10 +37,8 @@
 
 mod attention;
 mod backend;
-mod block;
 mod collective;
 mod copy;
-mod crew;
 mod device;
 mod dot;
 mod element;
@@ -54,7 +52,7 @@ mod reduce;
 mod storage;
 
 pub use backend::CpuBackend;
-pub use block::{cache_limit, cached_bytes, release_cached_memory, set_cache_limit};
+pub use memory::{cache_limit, cached_bytes, release_cached_memory, set_cache_limit};
 
 inventory::submit! {
     sharding_core::backend::BackendDef {

@@ -1,8 +1,7 @@
 //! Elementwise expressions, evaluated step by step on chunks that stay in the cache.
 
 use crate::copy::{Walk, transposes};
-use crate::crew;
-use crate::device::{is_large, vectorize};
+use crate::device::{self, is_large, vectorize};
 use crate::element::{Cell, Item, Narrow, Truth, is_narrow, with_lane, with_narrow};
 use crate::storage::{View, alloc, as_slots, dense, internal, overwrite, unsupported, with_word};
 use bytemuck::{cast_slice, cast_slice_mut};
@@ -585,7 +584,7 @@ fn compute<T: Cell>(
     let program = Program::new(expr, &inputs, out)?;
     let write = |out: &mut [MaybeUninit<T>]| {
         if large {
-            crew::try_chunks(out, TASK, |i, out| run(&program, i * TASK, out))
+            device::try_chunks(out, TASK, |i, out| run(&program, i * TASK, out))
         } else {
             run(&program, 0, out)
         }

@@ -4,11 +4,10 @@
 //! chunk needs go through Philox, several beside each other; their words are laid side by side in the order of the
 //! result; words become elements.
 
-use crate::device::{is_large, vectorize};
+use crate::device::{self, is_large, vectorize};
 use crate::element::{Cell, Narrow, Truth, log, polynomial};
 use crate::storage::{internal, overwrite, unsupported};
 use half::{bf16, f16};
-use rayon::prelude::*;
 use sharding_core::backend::{Distribution, LocalArray, Random, RandomKey, Support, next_below};
 use sharding_core::{DType, Result};
 use smallvec::SmallVec;
@@ -153,7 +152,7 @@ fn fill<T: Cell>(
     };
     let write = |out: &mut [MaybeUninit<T>]| {
         if is_large(out.len().saturating_mul(WEIGHT)) {
-            out.par_chunks_mut(TASK).enumerate().for_each(|(i, out)| task(i * TASK, out));
+            device::chunks(out, TASK, |i, out| task(i * TASK, out));
         } else {
             task(0, out);
         }

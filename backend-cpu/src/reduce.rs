@@ -1,7 +1,6 @@
 //! Reductions in a fixed order: blocks of lanes, then a binary tree, whatever the strides and threads.
 
-use crate::crew;
-use crate::device::{is_large, vectorize};
+use crate::device::{self, is_large, vectorize};
 use crate::element::{Item, Narrow, Slot, is_narrow, with_lane, with_narrow};
 use crate::storage::{View, internal, overwrite, with_word};
 use bytemuck::cast_slice;
@@ -140,7 +139,7 @@ fn tree<F: Fold, T: Item>(x: Input<'_, T>) -> T {
     }
     let (left, right) = x.split_at(half(n.div_ceil(BLOCK)) * BLOCK);
     let (left, right) = if is_large(n) {
-        crew::join(|| tree::<F, T>(left), || tree::<F, T>(right))
+        device::join(|| tree::<F, T>(left), || tree::<F, T>(right))
     } else {
         (tree::<F, T>(left), tree::<F, T>(right))
     };
@@ -215,7 +214,10 @@ fn columns<F: Fold, T: Item>(x: Input<'_, T>, width: usize, from: usize, out: &m
     let mut other = [T::ZERO; COLUMNS];
     let other = &mut other[..out.len()];
     if is_large(rows * out.len()) {
-        crew::join(|| columns::<F, T>(left, width, from, out), || columns::<F, T>(right, width, from, other));
+        device::join(
+            || columns::<F, T>(left, width, from, out),
+            || columns::<F, T>(right, width, from, other),
+        );
     } else {
         columns::<F, T>(left, width, from, out);
         columns::<F, T>(right, width, from, other);
@@ -242,7 +244,7 @@ fn middle<F: Fold, T: Item, O: Slot<T>>(x: Input<'_, T>, n: usize, inner: usize,
             }
         };
         if large {
-            crew::chunks(out, count, rows);
+            device::chunks(out, count, rows);
         } else {
             rows(0, out);
         }
@@ -259,13 +261,13 @@ fn middle<F: Fold, T: Item, O: Slot<T>>(x: Input<'_, T>, n: usize, inner: usize,
             }
         };
         if is_large(x.len()) {
-            crew::chunks(out, COLUMNS, block);
+            device::chunks(out, COLUMNS, block);
         } else {
             out.chunks_mut(COLUMNS).enumerate().for_each(|(i, out)| block(i, out));
         }
     };
     if large {
-        crew::chunks(out, inner, plane);
+        device::chunks(out, inner, plane);
     } else {
         out.chunks_mut(inner).enumerate().for_each(|(i, out)| plane(i, out));
     }

@@ -3,10 +3,9 @@
 //! Memory knows the size of its elements, not their dtype: what only moves elements (copies, gathers, concatenations,
 //! permutations) is compiled once for each size, see [`with_word`].
 
-use crate::block::Block;
 use crate::copy::{Walk, spread};
 use crate::element::{Cell, Slot};
-use crate::memory;
+use crate::memory::{self, Block};
 use bytemuck::cast_slice;
 use sharding_core::backend::{HeldBytes, HostMemory, LocalArray, LocalMeta, Storage};
 use sharding_core::{DType, Device, Error, ErrorKind, Result, Shape};
