@@ -195,6 +195,35 @@ impl<'a, T: Item> Product<'a, T> {
         }
     }
 
+    /// The scalar products of a row with neighbouring columns that lie beside each other, where there are 8, 16 or 32; whether
+    /// that is so. The order of additions is that of [`by_loops`](Self::by_loops).
+    #[inline(always)]
+    fn in_registers(&self, starts: (isize, isize), sums: &mut [T]) -> bool {
+        if let Ok(sums) = <&mut [T; 8]>::try_from(&mut *sums) {
+            *sums = self.products(starts);
+        } else if let Ok(sums) = <&mut [T; 16]>::try_from(&mut *sums) {
+            *sums = self.products(starts);
+        } else if let Ok(sums) = <&mut [T; COLUMNS]>::try_from(sums) {
+            *sums = self.products(starts);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn products<const C: usize>(&self, (a, b): (isize, isize)) -> [T; C] {
+        let mut sums = [T::ZERO; C];
+        for l in 0..self.k as isize {
+            let x = self.a.data[(a + l * self.a.column) as usize];
+            let row = &self.b.data[(b + l * self.b.row) as usize..][..C];
+            for (sum, y) in sums.iter_mut().zip(row) {
+                *sum = T::plus(*sum, T::times(x, *y));
+            }
+        }
+        sums
+    }
+
     /// One matrix by loops; `a` and `b` say where the factors begin.
     fn by_loops(&self, a: isize, b: isize, out: &mut [MaybeUninit<T>]) {
         let place = |start: isize, i: usize, row: isize, j: usize, column: isize| {
@@ -204,7 +233,9 @@ impl<'a, T: Item> Product<'a, T> {
             for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
                 let mut sums = [T::ZERO; COLUMNS];
                 let sums = &mut sums[..out.len()];
-                for l in 0..self.k {
+                let starts = (a + i as isize * self.a.row, b + (block * COLUMNS) as isize * self.b.column);
+                let done = self.b.column == 1 && self.in_registers(starts, sums);
+                for l in 0..if done { 0 } else { self.k } {
                     let x = self.a.data[place(a, i, self.a.row, l, self.a.column)];
                     let from = place(b, l, self.b.row, block * COLUMNS, self.b.column);
                     if self.b.column == 1 {

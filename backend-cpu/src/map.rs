@@ -1,5 +1,6 @@
 //! Elementwise expressions, evaluated step by step on chunks that stay in the cache.
 
+use crate::collective;
 use crate::copy::{Walk, transposes};
 use crate::device::{self, is_large, vectorize};
 use crate::element::{Cell, Item, Narrow, Truth, is_narrow, with_lane, with_narrow};
@@ -525,10 +526,16 @@ fn weight(node: &Node) -> usize {
     }
 }
 
-/// One step on inputs of the result's shape and dtype, without the preparation of a [`Program`].
+/// One step on inputs of the result's shape and dtype, of which the second may be a number, without the preparation of a
+/// [`Program`].
 fn direct<T: Item>(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray) -> Option<Result<()>> {
     let (mut values, count): (Values<'_>, usize) = match (expr.nodes(), inputs) {
         ([Node::Input(0), Node::Unary(..)], [_]) => (SmallVec::new(), 1),
+        ([Node::Input(0), Node::Const(_, dtype), Node::Binary(op, 0, 1)], [_])
+            if !op.is_comparison() && *dtype == out.dtype() =>
+        {
+            (SmallVec::new(), 1)
+        }
         ([Node::Input(0), Node::Input(1), Node::Binary(op, 0, 1)], [_, _]) if !op.is_comparison() => {
             (SmallVec::new(), 2)
         }
@@ -539,6 +546,9 @@ fn direct<T: Item>(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray) ->
             return None;
         }
         values.push(T::value(Lane::Slice(dense::<T>(input)?)));
+    }
+    if let [_, Node::Const(scalar, _), _] = expr.nodes() {
+        values.push(T::value(Lane::Splat(T::from_scalar(*scalar)?)));
     }
     let node = expr.nodes().last()?;
     // SAFETY: a step writes every element, as its operands are as long as the result.
@@ -560,6 +570,9 @@ pub(crate) fn run(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray) -> 
     }
     with_lane!(out.dtype(), T => {
         if !large && let Some(done) = direct::<T>(expr, inputs, out) {
+            return done;
+        }
+        if let Some(done) = collective::sum::<T>(expr, inputs, out, large) {
             return done;
         }
         compute::<T>(expr, inputs, out, large, |program, start, out| program.run(start, out))

@@ -236,8 +236,10 @@ fn run(
         operands: layouts(operands).cloned().collect(),
         results: Vec::new(),
     });
-    let ready = ready(def, operands, args, &scope, at);
-    let (plan, inputs, tensors) = ready.map_err(|error| located(error, def, operands, at))?;
+    // Filled where they stand, here and below: they are long, and to hand them up would copy them at every level.
+    let mut inputs = Inputs::new();
+    let ready = ready(def, operands, args, &scope, at, &mut inputs);
+    let (plan, tensors) = ready.map_err(|error| located(error, def, operands, at))?;
     let varies = Varies::of_operands(operands);
     let mut written: Written<'_> = SmallVec::new();
     for operand in operands.iter_mut() {
@@ -247,11 +249,13 @@ fn run(
         }
     }
     let _uneven = Uneven(UNEVEN.replace(plan.uneven));
-    let outcome = execute(def, &plan, &inputs, &mut written, args.as_any());
+    let mut outputs = Outputs::new();
+    let outcome = execute(def, &plan, &inputs, &mut written, args.as_any(), &mut outputs)
+        .and_then(|()| check(&plan, &outputs));
     for (buffer, shards) in written {
         buffer.put(shards, varies);
     }
-    let outputs = outcome.map_err(|error| located(error, def, operands, at))?;
+    outcome.map_err(|error| located(error, def, operands, at))?;
     let wrap = |(layout, shards): (&crate::TensorLayout, LocalArrays)| {
         Tensor::from_parts(layout.clone(), plan.positions.clone(), shards, varies)
     };
@@ -273,7 +277,7 @@ fn run(
     Ok(Results::new(results))
 }
 
-type Ready<'a> = (Arc<CallPlan>, Inputs<'a>, SmallVec<[FlatOperand<'a>; 4]>);
+type Ready<'a> = (Arc<CallPlan>, SmallVec<[FlatOperand<'a>; 4]>);
 
 /// Plan and moved inputs: all that reads the operands, before buffers among them are written.
 fn ready<'a>(
@@ -282,6 +286,7 @@ fn ready<'a>(
     args: &dyn OpArgs,
     scope: &Scope,
     at: &'static Location<'static>,
+    into: &mut Inputs<'a>,
 ) -> Result<Ready<'a>> {
     let call = Flat::new(operands);
     let plan = planned(def, &call, args, scope)?;
@@ -291,8 +296,8 @@ fn ready<'a>(
         }
         scope.watchers().iter().for_each(|watch| watch.report(report, def.name, at));
     }
-    let inputs = inputs(def, &plan, &call.operands)?;
-    Ok((plan, inputs, call.operands))
+    inputs(def, &plan, &call.operands, into)?;
+    Ok((plan, call.operands))
 }
 
 fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
@@ -352,8 +357,12 @@ impl Input<'_> {
 /// The inputs of a call; written operands are absent.
 type Inputs<'a> = SmallVec<[Input<'a>; 4]>;
 
-fn inputs<'a>(def: &'static OpDef, plan: &CallPlan, operands: &[FlatOperand<'a>]) -> Result<Inputs<'a>> {
-    let mut inputs = SmallVec::new();
+fn inputs<'a>(
+    def: &'static OpDef,
+    plan: &CallPlan,
+    operands: &[FlatOperand<'a>],
+    inputs: &mut Inputs<'a>,
+) -> Result<()> {
     for (i, operand) in operands.iter().enumerate() {
         let program = plan.moves.get(i).and_then(Option::as_deref);
         let single = plan.roles.get(i) == Some(&Role::Single);
@@ -367,7 +376,7 @@ fn inputs<'a>(def: &'static OpDef, plan: &CallPlan, operands: &[FlatOperand<'a>]
             (FlatOperand::Scalar(value), _) => Input::Made(number(plan, i, value)?),
         });
     }
-    Ok(inputs)
+    Ok(())
 }
 
 /// A one-device tensor on every device of the op's mesh.
@@ -439,15 +448,18 @@ fn number(plan: &CallPlan, operand: usize, value: Scalar) -> Result<LocalArrays>
 /// The buffers that the op writes, with their local arrays taken out.
 type Written<'a> = SmallVec<[(&'a mut TensorBuffer, LocalArrays); 1]>;
 
-/// Runs the kernels; the outer list is by result, the inner by position.
+/// The local arrays of the results: the outer list is by result, the inner by position.
+type Outputs = SmallVec<[LocalArrays; 2]>;
+
+/// Runs the kernels; what they make is added to `outputs`.
 fn execute(
     def: &'static OpDef,
     plan: &CallPlan,
     inputs: &Inputs<'_>,
     written: &mut Written<'_>,
     args: &dyn Any,
-) -> Result<SmallVec<[LocalArrays; 2]>> {
-    let mut outputs: SmallVec<[LocalArrays; 2]> = plan.results.iter().map(|_| LocalArrays::new()).collect();
+    outputs: &mut Outputs,
+) -> Result<()> {
     if !plan.staged.is_empty() {
         let mut cx = StageCx::new(
             plan.backend.as_ref(),
@@ -461,9 +473,10 @@ fn execute(
         let staged = guarded("the op's code", || {
             (def.stages)(&mut cx, Grouped::new(&shards, Groups(&plan.groups)), args)
         })?;
-        outputs = staged.into_iter().collect();
-        return check(plan, outputs);
+        outputs.extend(staged);
+        return Ok(());
     }
+    outputs.extend(plan.results.iter().map(|_| LocalArrays::new()));
     for (i, (position, device)) in plan.positions.iter().zip(&plan.devices).enumerate() {
         let twin = plan.twins.get(i).copied().unwrap_or(i);
         let at = |k: usize| -> SmallVec<[&LocalArray; 4]> {
@@ -471,7 +484,7 @@ fn execute(
         };
         let arrays = at(i);
         if twin != i && written.is_empty() && arrays.iter().zip(at(twin)).all(|(a, b)| a.same_as(b)) {
-            for output in &mut outputs {
+            for output in outputs.iter_mut() {
                 if let Some(done) = output.get(twin).cloned() {
                     output.push(done);
                 }
@@ -509,7 +522,7 @@ fn execute(
             output.push(array);
         }
     }
-    check(plan, outputs)
+    Ok(())
 }
 
 /// A copy in which every element has memory of its own: a write to one must not be seen at others.
@@ -521,7 +534,7 @@ fn spread_out(op: &'static str, plan: &CallPlan, array: &LocalArray) -> Result<L
 }
 
 /// Every shard has the size of its label: a rule that says otherwise is wrong, and must not go on silently.
-fn check(plan: &CallPlan, outputs: SmallVec<[LocalArrays; 2]>) -> Result<SmallVec<[LocalArrays; 2]>> {
+fn check(plan: &CallPlan, outputs: &Outputs) -> Result<()> {
     if outputs.len() != plan.results.len() {
         bail!(
             Kernel,
@@ -530,7 +543,7 @@ fn check(plan: &CallPlan, outputs: SmallVec<[LocalArrays; 2]>) -> Result<SmallVe
             plan.results.len()
         );
     }
-    for ((layout, shapes), arrays) in plan.results.iter().zip(&plan.shapes).zip(&outputs) {
+    for ((layout, shapes), arrays) in plan.results.iter().zip(&plan.shapes).zip(outputs) {
         if arrays.len() != plan.positions.len() {
             bail!(Kernel, "{} shards were made for {} devices", arrays.len(), plan.positions.len());
         }
@@ -549,5 +562,5 @@ fn check(plan: &CallPlan, outputs: SmallVec<[LocalArrays; 2]>) -> Result<SmallVe
             }
         }
     }
-    Ok(outputs)
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Elementwise expressions: one pass over the inputs, whatever their number of steps.
 
 use crate::{DType, Scalar};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -157,8 +158,8 @@ impl Expr {
 
     /// The dtype of every step for inputs of these dtypes; the last one is the result's. `None` where the steps do
     /// not fit each other: operands of two dtypes, a condition that is not bool, a step that does not exist.
-    pub fn dtypes(&self, inputs: &[DType]) -> Option<Vec<DType>> {
-        let mut known: Vec<DType> = Vec::with_capacity(self.0.len());
+    pub fn dtypes(&self, inputs: &[DType]) -> Option<SmallVec<[DType; 8]>> {
+        let mut known: SmallVec<[DType; 8]> = SmallVec::with_capacity(self.0.len());
         for node in self.0.iter() {
             let at = |i: u8| known.get(usize::from(i)).copied();
             let dtype = match *node {
