@@ -1,13 +1,13 @@
 //! Specs alone: what is kept of the entries, and which specs are equal.
 
 use super::refusal;
-use super::spelling::{entry_json, is_no_list_of_names, spec};
+use super::spelling::{entry_json, is_no_list_of_names, spec, whole_spec};
 use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
 use serde_json::Value;
 
 pub(super) fn replay(case: &Node<'_>) -> Parsed<Verdict> {
-    let got = spec(&case.field("input")?)?;
+    let got = whole_spec(case, "input")?;
     if let Some(error) = case.optional("error") {
         return refusal::compare(&error, got);
     }

@@ -118,20 +118,25 @@ fn texts(entries: &[Value]) -> String {
     entries.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// The spec of a case with its sets `unreduced` and `reduced`.
-pub(super) fn whole_spec(case: &Node<'_>) -> Parsed<Result<PartitionSpec>> {
-    let names = |field: &str| case.optional(field).map_or(Ok(Vec::new()), |names| names.list_of(Node::text));
-    let (unreduced, reduced) = (names("unreduced")?, names("reduced")?);
-    let spec = match case.optional("spec") {
+/// The spec of a case, its entries in that field, with its sets `unreduced` and `reduced`. What is no set of names cannot be
+/// said.
+pub(super) fn whole_spec(case: &Node<'_>, entries: &str) -> Parsed<Result<PartitionSpec>> {
+    let names = |field: &str| -> Result<Vec<String>> {
+        let Some(set) = case.optional(field) else { return Ok(Vec::new()) };
+        let names =
+            set.value().as_array().map(|names| names.iter().map(|name| name.as_str().map(str::to_owned)));
+        names.and_then(Iterator::collect).ok_or_else(|| unspellable(&set.value().to_string()))
+    };
+    let spec = match case.optional(entries) {
         Some(node) => spec(&node)?,
         None => Err(unspellable("no spec")),
     };
-    Ok(spec.and_then(|spec| spec.with_unreduced(unreduced)).and_then(|spec| spec.with_reduced(reduced)))
+    Ok(spec.and_then(|spec| spec.with_unreduced(names("unreduced")?)?.with_reduced(names("reduced")?)))
 }
 
 /// `{"mesh": .., "spec": .., "unreduced": .., "memory_kind": .., "abstract": true}`; all but mesh and spec may be missing.
 pub(super) fn named(node: &Node<'_>) -> Parsed<Result<NamedSharding>> {
-    let spec = match whole_spec(node)? {
+    let spec = match whole_spec(node, "spec")? {
         Ok(spec) => spec,
         Err(error) => return Ok(Err(error)),
     };

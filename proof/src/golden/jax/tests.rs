@@ -73,6 +73,7 @@ fn errors_are_compared_by_kind_and_stage() {
     let nowhere = |case: &mut Value| case["abstract"] = json!(true);
     let manual = |case: &mut Value| case["mesh"]["axis_types"] = json!(["Manual"]);
     let raw = |case: &mut Value| case["spec"] = json!(null);
+    let no_name = |case: &mut Value| case["unreduced"] = json!([null]);
     let nested = |case: &mut Value| case["spec"] = json!([["x", ["y"]]]);
     for (change, stage, class) in [
         (&odd as &dyn Fn(&mut Value), "shard_shape", "IndivisibleError"),
@@ -84,6 +85,7 @@ fn errors_are_compared_by_kind_and_stage() {
         (&manual, "shard_shape", "AssertionError"),
         (&raw, "construct", "TypeError"),
         (&nested, "construct", "ValueError"),
+        (&no_name, "construct", "ValueError"),
     ] {
         check(case(change, &error(stage, class)), PASSES);
         // No error, or another one.
@@ -175,6 +177,12 @@ fn specs_keep_what_they_are_given() {
     check(spec(json!(["x"]), json!(["x", null])), FAILS);
     // Theirs takes a none among names; ours cannot say it.
     check(spec(json!([["x", null]]), json!([["x", null]])), PASSES);
+    let mut overlapping = spec(json!(["x"]), json!(["x"]));
+    check(overlapping.clone(), PASSES);
+    overlapping["unreduced"] = json!(["x"]);
+    check(overlapping.clone(), FAILS);
+    error("construct", "ValueError")(&mut overlapping);
+    check(overlapping, PASSES);
     let equal = |a: Value, b: Value, equal: bool| {
         check(
             json!({"id": 1, "kind": "partition_spec_eq", "a": a, "b": b, "want": {"equal": equal}}),
