@@ -28,11 +28,13 @@ impl Parts {
         Self { ways: 1, form: Form::Digits(SmallVec::new()) }
     }
 
-    /// Parts that digits of the position count: `position / stride % size` for each, the most significant first.
+    /// Parts that digits of the position count: `position / stride % size` for each, the most significant first. A stride
+    /// of 0 counts as 1.
     pub fn digits(digits: impl IntoIterator<Item = (usize, usize)>) -> Self {
         let mut kept: SmallVec<[(usize, usize); 2]> = SmallVec::new();
         let mut ways = 1_usize;
         for (size, stride) in digits.into_iter().filter(|(size, _)| *size > 1) {
+            let stride = stride.max(1);
             ways = ways.saturating_mul(size);
             match kept.last_mut() {
                 // The digit before counts in units of this one's whole cycle.
@@ -46,7 +48,8 @@ impl Parts {
         Self { ways, form: Form::Digits(kept) }
     }
 
-    /// Parts by a list: the part of every position. Parts beyond the list's positions are 0.
+    /// Parts by a list: the part of every position. Beyond the list's positions it is 0, and a part that there is none of
+    /// counts as the last.
     pub fn listed(ways: usize, parts: impl Into<Arc<[usize]>>) -> Self {
         if ways <= 1 { Self::whole() } else { Self { ways, form: Form::Listed(parts.into()) } }
     }
@@ -57,12 +60,13 @@ impl Parts {
     }
     /// The part that a position holds.
     pub fn part(&self, position: usize) -> usize {
-        match &self.form {
-            Form::Digits(digits) => {
-                digits.iter().fold(0, |part, (size, stride)| part * size + position / stride % size)
-            }
+        let part = match &self.form {
+            Form::Digits(digits) => digits.iter().fold(0_usize, |part, (size, stride)| {
+                part.saturating_mul(*size).saturating_add(position / stride % size)
+            }),
             Form::Listed(parts) => parts.get(position).copied().unwrap_or(0),
-        }
+        };
+        part.min(self.ways.saturating_sub(1))
     }
     /// Size and stride of the digits, if these parts are counted by digits.
     pub fn as_digits(&self) -> Option<&[(usize, usize)]> {
@@ -127,5 +131,21 @@ mod tests {
             prop_assert!(p.same(&x, positions) && x.same(&p, positions));
             prop_assert_eq!(p.same(&q, positions), x.same(&y, positions));
         }
+    }
+
+    #[test]
+    fn what_is_no_grid_and_no_list_of_parts_is_no_panic() {
+        let odd = [
+            Parts::digits([(3, 0), (2, 0)]),
+            Parts::digits([(usize::MAX, 1), (usize::MAX, usize::MAX)]),
+            Parts::listed(3, [0, 7, usize::MAX]),
+            Parts::listed(0, []),
+        ];
+        for parts in &odd {
+            for position in [0, 1, 2, 3, usize::MAX] {
+                assert!(parts.part(position) < parts.ways(), "{parts:?}");
+            }
+        }
+        assert_eq!((odd[2].part(1), odd[2].part(3)), (2, 0));
     }
 }

@@ -13,6 +13,8 @@ use smallvec::{SmallVec, smallvec};
 #[derive(Clone, Debug)]
 pub struct Tiling {
     num_devices: usize,
+    ndim: usize,
+    // Axes beyond the last one that is cut are whole.
     axes: SmallVec<[Cut; 4]>,
     // What is not told apart by indices: `Partial` of an op, `Unknown`, custom placements without a tensor axis. Each
     // appears once, sorted by digest, and has more than one way.
@@ -27,11 +29,22 @@ struct Cut {
     by: Option<&'static Interned>,
 }
 
+impl Cut {
+    fn whole() -> Self {
+        Self { parts: Parts::whole(), by: None }
+    }
+    fn is_whole(&self) -> bool {
+        self.by.is_none() && self.parts.ways() == 1
+    }
+    fn same(&self, other: &Self, positions: usize) -> bool {
+        self.by.map(Place::Custom) == other.by.map(Place::Custom) && self.parts.same(&other.parts, positions)
+    }
+}
+
 impl Tiling {
     /// Everything on all of so many devices, for tensors of `ndim` axes.
     pub fn replicated(num_devices: usize, ndim: usize) -> Self {
-        let whole = Cut { parts: Parts::whole(), by: None };
-        Self { num_devices, axes: smallvec![whole; ndim], terms: SmallVec::new() }
+        Self { num_devices, ndim, axes: SmallVec::new(), terms: SmallVec::new() }
     }
 
     /// This tiling with a tensor axis cut into parts of balanced (or equal) size.
@@ -48,23 +61,26 @@ impl Tiling {
         parts: Parts,
         by: Option<&'static Interned>,
     ) -> Result<Self> {
-        let ndim = self.axes.len();
-        match self.axes.get_mut(tensor_axis) {
-            Some(cut) => *cut = Cut { parts, by },
-            None if parts.ways() > 1 => {
-                return Err(Error::new(
-                    ErrorKind::Dimensions,
-                    format!(
-                        "tensor axis {tensor_axis} is cut {} ways, but the tensor has {ndim} axes",
-                        parts.ways()
-                    ),
-                )
-                .with_fix(format!(
-                    "ask about at least {} tensor axes, or cut fewer",
-                    tensor_axis.saturating_add(1)
-                )));
+        let ndim = self.ndim;
+        if tensor_axis < ndim {
+            if self.axes.len() <= tensor_axis {
+                self.axes.resize_with(tensor_axis + 1, Cut::whole);
             }
-            None => {}
+            if let Some(cut) = self.axes.get_mut(tensor_axis) {
+                *cut = Cut { parts, by };
+            }
+        } else if parts.ways() > 1 {
+            return Err(Error::new(
+                ErrorKind::Dimensions,
+                format!(
+                    "tensor axis {tensor_axis} is cut {} ways, but the tensor has {ndim} axes",
+                    parts.ways()
+                ),
+            )
+            .with_fix(format!(
+                "ask about at least {} tensor axes, or cut fewer",
+                tensor_axis.saturating_add(1)
+            )));
         }
         Ok(self)
     }
@@ -82,7 +98,7 @@ impl Tiling {
 
     /// The number of tensor axes it was made for.
     pub fn ndim(&self) -> usize {
-        self.axes.len()
+        self.ndim
     }
     /// The number of devices.
     pub fn num_devices(&self) -> usize {
@@ -98,7 +114,7 @@ impl Tiling {
     }
     /// Whether every device holds everything.
     pub fn is_fully_replicated(&self) -> bool {
-        self.terms.is_empty() && self.axes.iter().all(|cut| cut.parts.ways() == 1 && cut.by.is_none())
+        self.terms.is_empty() && self.axes.iter().all(Cut::is_whole)
     }
     /// The placements by which devices hold terms of a value, or things with no known relation.
     pub fn terms(&self) -> impl ExactSizeIterator<Item = Place> + '_ {
@@ -107,18 +123,18 @@ impl Tiling {
 
     /// Whether both put the same data at the same positions, whatever the shape of the tensor.
     pub fn same(&self, other: &Self) -> bool {
-        let by = |cut: &Cut| cut.by.map(Place::Custom);
         if self.is_fully_replicated() && other.is_fully_replicated() {
             return true;
         }
         self.num_devices == other.num_devices
-            && self.axes.len() == other.axes.len()
+            && self.ndim == other.ndim
+            && (0..self.axes.len().max(other.axes.len())).all(|axis| {
+                match (self.axes.get(axis), other.axes.get(axis)) {
+                    (Some(a), Some(b)) => a.same(b, self.num_devices),
+                    (a, b) => a.or(b).is_none_or(Cut::is_whole),
+                }
+            })
             && self.terms.len() == other.terms.len()
-            && self
-                .axes
-                .iter()
-                .zip(&other.axes)
-                .all(|(a, b)| by(a) == by(b) && a.parts.same(&b.parts, self.num_devices))
             && self
                 .terms
                 .iter()

@@ -2,7 +2,7 @@
 
 use super::{HloSharding, MeshAxes};
 use crate::sharding::NamedSharding;
-use crate::{AxisType, Error, ErrorKind, Result};
+use crate::{AxisType, Error, ErrorKind, MAX_TENSOR_AXES, Result};
 
 impl NamedSharding {
     /// The HLO-style sharding of tensors of `ndim` axes; devices are numbered in row-major order of the mesh.
@@ -20,10 +20,17 @@ impl NamedSharding {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Dimensions`] if the spec has more than `ndim` entries; [`ErrorKind::DuplicateAxis`] if it names a manual
+    /// [`ErrorKind::Dimensions`] if the spec has more than `ndim` entries, or no tensor so many axes; [`ErrorKind::DuplicateAxis`] if it names a manual
     /// axis.
     pub fn hlo(&self, ndim: usize) -> Result<HloSharding> {
         let entries = self.spec().entries();
+        if ndim > MAX_TENSOR_AXES {
+            return Err(Error::new(
+                ErrorKind::Dimensions,
+                format!("a tensor has at most {MAX_TENSOR_AXES} axes, not {ndim}"),
+            )
+            .with_fix("ask about as many axes as the tensor has"));
+        }
         if entries.len() > ndim {
             return Err(Error::new(
                 ErrorKind::Dimensions,

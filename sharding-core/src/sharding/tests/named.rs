@@ -136,6 +136,17 @@ fn a_cut_beyond_the_axes_asked_about_is_an_error() {
 }
 
 #[test]
+fn any_number_of_axes_can_be_asked_about() {
+    let x = NamedSharding::new(&grid(), spec!["x"]).unwrap();
+    assert!(x.is_equivalent_to(&x, usize::MAX).unwrap());
+    let none = NamedSharding::new(&grid(), spec![None]).unwrap();
+    assert!(!x.is_equivalent_to(&none, usize::MAX).unwrap() && !none.is_equivalent_to(&x, 2).unwrap());
+    assert_eq!(x.hlo(usize::MAX).unwrap_err().kind(), ErrorKind::Dimensions);
+    let padded = NamedSharding::new(&grid(), spec!["x", None, None]).unwrap();
+    assert!(x.is_equivalent_to(&padded, 3).unwrap() && padded.is_equivalent_to(&x, 1).unwrap());
+}
+
+#[test]
 fn devices_of_other_processes_are_known_but_not_addressable() {
     let devices: Vec<Device> = (0..8).map(|i| Device::cpu().with_slot(i).with_process(i / 4)).collect();
     let mesh = DeviceMesh::new(&devices, [4, 2], ["x", "y"]).unwrap();
