@@ -14,6 +14,7 @@ mod max_layout;
 mod max_plan;
 mod max_transfer;
 mod report;
+mod shard_map;
 mod spelling;
 
 use json::{Malformed, Node};
@@ -73,6 +74,7 @@ fn replay_value(value: &serde_json::Value, file: &str, report: &mut Report) -> R
         "max_layout" => max_layout::replay(&root, report),
         "max_plan" => max_plan::replay(&root, report),
         "max_transfer" => max_transfer::replay(&root, report),
+        "shard_map" => shard_map::replay(&root, report),
         _ => {
             report.skip(suite, "there is no replay of this suite yet", root.count_cases());
             Ok(())
@@ -296,6 +298,36 @@ mod tests {
         };
         check(explicit(&refused), [1, 0, 0]);
         check(explicit(&|case| case["op"] = json!("unheard_of")), [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_region_is_run_and_every_block_compared() {
+        let file = |change: &dyn Fn(&mut serde_json::Value)| {
+            let block = |x: f64| json!({"shape": [1], "data": [x]});
+            let mut case = json!({
+                "id": 1, "mesh": {"shape": [2], "axis_names": ["x"]}, "op": "psum", "params": {"axis": "x"},
+                "in_spec": ["x"], "input": {"shape": [2], "data": [1.0, 2.0]}, "out_spec": [], "check_vma": true,
+                "shards_in": [block(1.0), block(2.0)], "output": block(3.0), "shards_out": [block(3.0), block(3.0)],
+            });
+            change(&mut case);
+            json!({"suite": "shard_map", "cases": [case]})
+        };
+        check(file(&|_| ()), [1, 0, 0]);
+        check(file(&|case| case["output"]["data"] = json!([4.0])), [0, 1, 0]);
+        check(file(&|case| case["shards_in"][1]["data"] = json!([1.0])), [0, 1, 0]);
+        check(file(&|case| case["shards_out"][1]["data"] = json!([1.0])), [0, 1, 0]);
+        check(file(&|case| case["error"] = json!({})), [0, 1, 0]);
+        let unnamed = |case: &mut serde_json::Value| {
+            case["params"]["axis"] = json!("y");
+            case["error"] = json!({});
+        };
+        check(file(&unnamed), [1, 0, 0]);
+        check(file(&|case| case["op"] = json!("unheard_of")), [0, 0, 1]);
+        let quirk = |case: &mut serde_json::Value| {
+            case["output"]["data"] = json!([4.0]);
+            case["note"] = json!("a quirk");
+        };
+        check(file(&quirk), [0, 0, 1]);
     }
 
     #[test]
