@@ -167,7 +167,10 @@ pub use sharding_core::Place::{Partial, Replicated, Sharded, Unknown};
 #[doc(no_inline)]
 pub use sharding_core::RandomKey;
 #[doc(no_inline)]
-pub use sharding_core::manual::{ManualCx, Over, ShardMap, ShardMapBuilder, ShardMapMany, shard_map};
+pub use sharding_core::manual::{
+    DeviceCx, ManualCx, OnMesh, Over, PerShard, ShardMap, ShardMapBuilder, ShardMapMany, call_on_mesh,
+    shard_map,
+};
 #[doc(no_inline)]
 pub use sharding_core::{
     AbstractMesh, AxisType, BackendKind, BufferLayout, Call, ConversionError, DType, Device, DeviceMapping,
@@ -201,6 +204,8 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../docs/design-faq.md")]
     struct DesignFaq;
+    #[doc = include_str!("../../docs/manual.md")]
+    struct Manual;
     #[doc = include_str!("../../docs/encoder.md")]
     struct Encoder;
 }

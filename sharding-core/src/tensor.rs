@@ -296,13 +296,15 @@ impl Tensor {
         Self::from_parts(layout, self.0.positions.clone(), self.0.shards.clone(), self.0.varies.here())
     }
 
-    /// Claims another mapping on the same mesh for the same local arrays; nothing moves and nothing is compared.
+    /// Claims another mapping on the same mesh for the same local arrays; nothing moves.
     ///
     /// The claim is yours: a tensor claimed `Replicated` whose devices hold different data gives results that depend
-    /// on the plan.
+    /// on the plan. Builds with debug assertions compare what is newly claimed to be the same by
+    /// [`Tensor::check_replicas`]; others do not look, and you may call it yourself.
     ///
     /// # Errors
-    /// [`ErrorKind::Mesh`] for another mesh; [`ErrorKind::Mapping`] if the local shapes are not those of the claim.
+    /// [`ErrorKind::Mesh`] for another mesh; [`ErrorKind::Mapping`] if the local shapes are not those of the claim, or, where
+    /// that is compared, replicas differ.
     pub fn rebind_mapping(&self, mapping: &DeviceMapping, shape: impl Into<Shape>) -> Result<Self> {
         self.rebound(mapping, shape.into())
             .map_err(|error| error.with_op("rebind_mapping").with_operands([format!("x: {}", self.layout())]))
@@ -318,7 +320,12 @@ impl Tensor {
         }
         let layout = TensorLayout::new(self.dtype(), shape, mapping.clone())?;
         check_shards(&layout, &self.0.positions, &self.0.shards)?;
-        Ok(Self::from_parts(layout, self.0.positions.clone(), self.0.shards.clone(), self.0.varies.here()))
+        let claimed =
+            Self::from_parts(layout, self.0.positions.clone(), self.0.shards.clone(), self.0.varies.here());
+        if cfg!(debug_assertions) && self.mapping() != mapping {
+            claimed.compare_replicas()?;
+        }
+        Ok(claimed)
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn run(matrix: Matrix) -> Result<bool> {
     run_stages(&stages(matrix))
 }
 
-/// The stages in order. The matrix includes the quickstart and the encoder, so they are no stages of their own.
+/// The stages in order. The matrix includes two examples and the encoder, so they are no stages of their own.
 fn stages(matrix: Matrix) -> Vec<Stage> {
     let mut stages: Vec<Stage> = vec![("fmt", fmt), ("tidy", tidy::run), ("clippy", clippy), ("docs", docs)];
     if matrix == Matrix::Run {

@@ -23,7 +23,7 @@ use run::Result;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test                 what a contributor runs: the matrix of feature sets, the encoder and the quickstart
+  test                 what a contributor runs: the matrix of feature sets, the encoder and two examples
   ci [--without-test]  everything, cheapest first; stops at the first stage that fails
   tidy                 layering, file names, docs that name what exists, reasons for unsafe code
   golden [FILE...]     replays reference cases of other systems (default: tests/golden)

@@ -1,4 +1,4 @@
-//! `test`: the matrix of feature sets, the encoder on a real model, and the quickstart.
+//! `test`: the matrix of feature sets, the encoder on a real model, and two examples.
 //!
 //! Every row runs, whatever failed before it; a table at the end says what ran and what did not, and why. The last
 //! line is `N passed, N failed, N skipped`, counted in rows.

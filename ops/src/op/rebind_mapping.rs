@@ -2,8 +2,8 @@
 
 use sharding_core::{DeviceMapping, Result, Shape, Tensor};
 
-/// Claims a mapping and a global shape for the local arrays of `x`; nothing moves and nothing is compared. See
-/// [`Tensor::rebind_mapping`].
+/// Claims a mapping and a global shape for the local arrays of `x`; nothing moves. Builds with debug assertions compare what
+/// is claimed to be the same on several devices. See [`Tensor::rebind_mapping`].
 ///
 /// ```
 /// use sharding_ops::*;
@@ -17,7 +17,7 @@ use sharding_core::{DeviceMapping, Result, Shape, Tensor};
 ///
 /// # Errors
 /// [`ErrorKind::Mesh`](crate::ErrorKind::Mesh) for another mesh, [`ErrorKind::Mapping`](crate::ErrorKind::Mapping) if the
-/// local shapes are not those of the claim.
+/// local shapes are not those of the claim, or, in builds with debug assertions, devices that are claimed to hold the same do not.
 pub fn rebind_mapping(x: &Tensor, mapping: &DeviceMapping, shape: impl Into<Shape>) -> Result<Tensor> {
     x.rebind_mapping(mapping, shape)
         .map_err(|error| error.with_op("rebind_mapping").with_operands([format!("x: {}", x.layout())]))

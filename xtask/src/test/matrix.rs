@@ -25,11 +25,11 @@ pub(super) enum Work {
     Skip(String),
 }
 
-/// All rows: the tests of the full feature sets, a check of the other sets, the encoder, the quickstart and the drawn page.
+/// All rows: the tests of the full feature sets, a check of the other sets, the encoder, two examples and the drawn page.
 pub(super) fn rows(packages: &[Package], model: Option<&Path>) -> Vec<Row> {
     let tests = (1..=BACKENDS.len()).map(|backends| tests_row(packages, backends));
     let checks = other_sets().into_iter().map(|set| check_row(&set));
-    tests.chain(checks).chain(encoder_rows(model)).chain([quickstart_row(), page_row()]).collect()
+    tests.chain(checks).chain(encoder_rows(model)).chain(examples()).chain([page_row()]).collect()
 }
 
 /// Full tests with the first `backends` backends on: of [`OPS`], and of every package that needs exactly these.
@@ -98,10 +98,12 @@ fn encoder_rows(model: Option<&Path>) -> Vec<Row> {
     ["tp=1", "tp=2", "tp=3", "tp=5", "dp=2,tp=2", "dp=3,tp=2"].into_iter().map(row).collect()
 }
 
-/// The README's first command.
-fn quickstart_row() -> Row {
-    let arguments = ["run", "--release", "--example", "quickstart"].map(str::to_owned).to_vec();
-    Row { name: "quickstart".to_owned(), what: "the example", work: Work::Cargo(arguments) }
+/// The README's first command, and the example of manual regions.
+fn examples() -> [Row; 2] {
+    ["quickstart", "manual"].map(|name| {
+        let arguments = ["run", "--release", "--example", name].map(str::to_owned).to_vec();
+        Row { name: name.to_owned(), what: "the example", work: Work::Cargo(arguments) }
+    })
 }
 
 /// The page of the example `visualize`, in a browser.
@@ -173,6 +175,7 @@ mod tests {
              --features sharding-ops/sim,sharding-ops/cuda",
                 "SKIPPED encoder: run cargo xtask model",
                 "quickstart: run --release --example quickstart",
+                "manual: run --release --example manual",
                 "page: test -p sharding-ops --example visualize --features sharding-ops/browser -- --show-output",
             ]
         );

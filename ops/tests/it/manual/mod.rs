@@ -2,6 +2,7 @@
 
 mod collective;
 mod failure;
+mod on_mesh;
 mod region;
 mod varies;
 
