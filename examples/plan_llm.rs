@@ -167,7 +167,7 @@ fn simulate(dp: usize, tp: usize, layers: usize, key_value_heads: usize) -> Resu
     let mesh = DeviceMesh::simulated(BackendKind::SIM, [dp, tp], ["dp", "tp"])?;
     // A server has eight H100 on NVLink; what is larger, and what lies between servers, is InfiniBand.
     let inside = if tp <= 8 { fabric::NVLINK_4 } else { fabric::INFINIBAND_NDR };
-    let network = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link)
+    let network = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link)?
         .with_axis("tp", inside.link)?
         .with_memory(roofline::H100_SXM.memory)?;
     let machine = Machine { device: roofline::H100_SXM, network: Arc::new(network) };

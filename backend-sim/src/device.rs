@@ -228,7 +228,7 @@ impl fmt::Display for Log {
 /// use sharding_core::plan::{AlphaBetaCost, fabric, roofline};
 /// use sharding_core::{BackendKind, DeviceMapping, DeviceMesh, Place, Tensor};
 /// use std::sync::Arc;
-/// let network = Arc::new(AlphaBetaCost::new(fabric::NVLINK_4.link));
+/// let network = Arc::new(AlphaBetaCost::new(fabric::NVLINK_4.link)?);
 /// let simulation = Simulation::on(Machine { device: roofline::H100_SXM, network });
 /// let mesh = DeviceMesh::simulated(BackendKind::SIM, [8], ["tp"])?;
 /// let rows = DeviceMapping::new(&mesh, [Place::Sharded(0)])?;

@@ -178,7 +178,7 @@ pub use sharding_core::{
     NamedMapping, NamedSharding, Operand, PartitionSpec, Place, Placement, Policy, Recorder, ReduceOp,
     ReplicaPolicy, Result, Scalar, Scope, Shape, Shard, Sharding, ShardingError, Shards,
     SingleDeviceSharding, SpecEntry, StageCx, Target, Tensor, TensorBuffer, TensorLayout, TensorMeta,
-    assert_comm, auto_reshard, auto_reshard_guard,
+    Transfer, assert_comm, auto_reshard, auto_reshard_guard,
     backend::{BinaryOp, Expr, LocalArray, MemoryUse, StepKind, UnaryOp},
     half, kernel, layout, make_mesh,
     op::{CaseOperand, Cases, Fill, Op},

@@ -198,6 +198,11 @@ impl Outermost {
         }
         Self(outer)
     }
+
+    /// Whether nothing ran on this thread before.
+    pub(crate) fn is_first(&self) -> bool {
+        self.0.is_none()
+    }
 }
 
 /// Restores what was said of the outer call on all ways out.
@@ -262,7 +267,7 @@ fn run(
     let results: SmallVec<[Tensor; 2]> = plan.results.iter().zip(outputs).map(wrap).collect();
     seen.results(results.iter().map(Tensor::layout));
     if let Some(recorder) = scope.recorder()
-        && outermost.0.is_none()
+        && outermost.is_first()
     {
         let tensors: SmallVec<[&Tensor; 4]> = tensors
             .iter()
@@ -468,7 +473,8 @@ fn execute(
             &plan.operands,
             &plan.results,
             &plan.staged,
-        );
+        )
+        .uncounted();
         let shards: SmallVec<[LocalArrays; 4]> = inputs.iter().map(|input| input.arrays().clone()).collect();
         let staged = guarded("the op's code", || {
             (def.stages)(&mut cx, Grouped::new(&shards, Groups(&plan.groups)), args)
@@ -493,16 +499,16 @@ fn execute(
         }
         let mut cx =
             KernelCx::new(plan.backend.as_ref(), def.name, *device, *position, &plan.operands, &plan.results);
-        let mut own: SmallVec<[LocalArray; 1]> = SmallVec::new();
         for (_, shards) in written.iter_mut() {
-            if let Some(array) = shards.get_mut(i).filter(|array| array.repeats()) {
-                *array = spread_out(def.name, plan, array)?;
-            }
-            // Taken out, so that the kernel is the only holder where nobody has a snapshot.
-            if i < shards.len() {
-                own.push(shards.remove(i));
+            match shards.get_mut(i) {
+                Some(array) if array.repeats() => *array = spread_out(def.name, plan, array)?,
+                Some(_) => {}
+                None => bail!(Internal, "a buffer has no shard for device {position}"),
             }
         }
+        // Taken out, so that the kernel is the only holder where nobody has a snapshot; nothing fails until they are back.
+        let mut own: SmallVec<[LocalArray; 1]> =
+            written.iter_mut().map(|(_, shards)| shards.remove(i)).collect();
         let made = guarded("the op's code", || {
             (plan.kernel)(&mut cx, Grouped::new(&arrays, Groups(&plan.groups)), &mut own, args)
         });

@@ -91,7 +91,7 @@ pub use operator::{Operator, OperatorDef};
 pub use placement::{Place, Placement, ReduceOp};
 pub use plan::{Mode, Policy};
 pub use process::{HostCopy, HostData, LocalDataOptions, ReplicaPolicy, Shard};
-pub use record::{Call, Recorder};
+pub use record::{Call, Recorder, Transfer};
 pub use scope::{Scope, ScopeGuard, auto_reshard, auto_reshard_guard, set_mesh, set_mesh_guard};
 pub use shape::{MAX_TENSOR_AXES, Metas, Shape, TensorMeta, broadcast};
 pub use sharding::{MemoryKind, NamedSharding, Sharding, SingleDeviceSharding, layout};

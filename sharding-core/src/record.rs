@@ -17,6 +17,17 @@ pub struct Call<'a> {
     pub cost: f64,
 }
 
+/// One finished transfer: `transfer_to`, or an explicit collective such as `all_reduce`. The value is the same, but where it
+/// lies; reshards that an op inserts are part of its [`Call`].
+pub struct Transfer<'a> {
+    /// What was called.
+    pub op: &'static str,
+    /// The tensor before.
+    pub operand: &'a Tensor,
+    /// The tensor after.
+    pub result: &'a Tensor,
+}
+
 /// Sees each call of the scope that it is put in force for, after it ran. At most one is in force; it sees the
 /// outermost calls only.
 pub trait Recorder: Send + Sync {
@@ -25,4 +36,10 @@ pub trait Recorder: Send + Sync {
     /// # Errors
     /// An error here is the call's error.
     fn record(&self, call: &Call<'_>) -> Result<()>;
+
+    /// Called once per finished transfer that gave another tensor.
+    ///
+    /// # Errors
+    /// An error here is the transfer's error.
+    fn transfer(&self, transfer: &Transfer<'_>) -> Result<()>;
 }

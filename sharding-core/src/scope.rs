@@ -18,6 +18,8 @@ use std::sync::{Arc, OnceLock};
 pub struct Scope {
     policy: Policy,
     cost: Arc<dyn CostModel>,
+    /// The model's key: every call asks for it.
+    cost_key: u64,
     planner: PlannerKind,
     rules: Vec<(&'static str, ErasedRows)>,
     rules_key: u64,
@@ -69,6 +71,7 @@ impl Scope {
         Self {
             policy,
             cost: Arc::new(VolumeCost),
+            cost_key: VolumeCost.key(),
             planner: PlannerKind::PerAxis,
             rules: Vec::new(),
             rules_key: 0,
@@ -110,6 +113,10 @@ impl Scope {
     pub fn cost(&self) -> &dyn CostModel {
         &*self.cost
     }
+    /// What tells the cost model from others.
+    pub(crate) fn cost_key(&self) -> u64 {
+        self.cost_key
+    }
     /// The cost model, to keep.
     pub fn shared_cost(&self) -> Arc<dyn CostModel> {
         self.cost.clone()
@@ -150,7 +157,7 @@ impl Scope {
     pub(crate) fn plan_key(&self) -> [u64; 4] {
         [
             self.policy.bits() | (self.planner as u64) << 16 | u64::from(self.reports) << 32,
-            self.cost.key(),
+            self.cost_key,
             self.rules_key,
             u64::from(self.process),
         ]
@@ -165,6 +172,7 @@ impl Scope {
     /// This scope with another cost model.
     #[must_use]
     pub fn with_cost(mut self, cost: Arc<dyn CostModel>) -> Self {
+        self.cost_key = cost.key();
         self.cost = cost;
         self
     }

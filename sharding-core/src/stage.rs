@@ -1,11 +1,10 @@
 //! Staged rows: local kernels and named collectives on small intermediates.
 
 use crate::backend::{Backend, Exchange, IndexMap, LocalArray, LocalArrays, Step, StepKind};
-use crate::dispatch::guarded;
 use crate::kernel::KernelCx;
 use crate::rule::StageCollective;
 use crate::trace::{Event, Seen};
-use crate::{DeviceMapping, Error, ErrorKind, Place, ReduceOp, Result, Scope, Shape, TensorLayout};
+use crate::{DeviceMapping, Error, ErrorKind, Place, ReduceOp, Result, Shape, TensorLayout};
 use smallvec::SmallVec;
 
 /// The local arrays of one operand or intermediate, one per position that the process addresses.
@@ -20,6 +19,8 @@ pub struct StageCx<'a> {
     results: &'a [TensorLayout],
     axes: &'a [usize],
     collectives: SmallVec<[StageCollective; 2]>,
+    /// Whether the bytes of exchanges are counted: that takes as long as planning one.
+    counts: bool,
 }
 
 impl<'a> StageCx<'a> {
@@ -32,7 +33,13 @@ impl<'a> StageCx<'a> {
         results: &'a [TensorLayout],
         axes: &'a [usize],
     ) -> Self {
-        Self { backend, op, positions, operands, results, axes, collectives: SmallVec::new() }
+        Self { backend, op, positions, operands, results, axes, collectives: SmallVec::new(), counts: true }
+    }
+
+    /// The same for a call whose collectives nobody asks for.
+    pub(crate) fn uncounted(mut self) -> Self {
+        self.counts = false;
+        self
     }
 
     /// The mesh axes on which a staged row was chosen.
@@ -49,7 +56,7 @@ impl<'a> StageCx<'a> {
         })
     }
 
-    /// The collectives that ran so far: what the row must have declared.
+    /// The collectives that ran so far: what the row must have declared. Dispatch does not count them: there it is empty.
     pub fn collectives(&self) -> &[StageCollective] {
         &self.collectives
     }
@@ -99,9 +106,10 @@ impl<'a> StageCx<'a> {
             .with_op(self.op));
         }
         let exchange = Exchange { map, operands: self.operands, result: layout, axes: self.axes };
-        // What moves follows from the layouts; the row has said it.
-        self.collectives.push(StageCollective { kind: StepKind::Permute, bytes: 0 });
         let received = || exchange.most_received().unwrap_or(0);
+        if self.counts {
+            self.collectives.push(StageCollective { kind: StepKind::Permute, bytes: received() });
+        }
         let axes = || exchange.axis_names().collect::<Vec<_>>().join(",");
         let _span = tracing::info_span!(
             "redistribute",
@@ -133,18 +141,13 @@ impl<'a> StageCx<'a> {
             TensorLayout::new(dtype, shape, DeviceMapping::new(layout.mesh(), places)?)
         };
         let (source, target) = (on(Place::Partial(op))?, on(Place::Replicated)?);
-        let mut step =
-            Step { kind: StepKind::AllReduce(op), axes: self.axes.into(), source, target, cost: 0.0 };
-        step.cost = price(&step)?;
+        // The row has said what it costs; who watches prices it again.
+        let step = Step { kind: StepKind::AllReduce(op), axes: self.axes.into(), source, target, cost: 0.0 };
         let _span = step.span(self.op).entered();
-        self.collectives.push(StageCollective { kind: step.kind, bytes: step.source.bytes() });
+        if self.counts {
+            self.collectives.push(StageCollective { kind: step.kind, bytes: step.source.bytes() });
+        }
         let _seen = Seen::new(|| Event::Step { op: self.op, step: &step });
         self.backend.collectives().run(self.op, &step, shards)
     }
-}
-
-/// The price of a collective over all of its axes, under the cost model in scope.
-fn price(step: &Step) -> Result<f64> {
-    // Cost models are foreign code.
-    guarded("the cost model", || Ok(step.query(|query| Scope::current().cost().step(query))))
 }

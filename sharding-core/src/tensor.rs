@@ -1,13 +1,13 @@
 //! Tensors: a layout and the local arrays that this process can address.
 
 use crate::backend::{Backend, LocalArray, LocalArrays, Positions, backend_of};
-use crate::dispatch::Outermost;
+use crate::dispatch::{Outermost, guarded};
 use crate::manual::Varies;
 use crate::redistribute::Program;
 use crate::trace::{Event, Seen};
 use crate::{
     DType, Device, DeviceMapping, DeviceMesh, Element, Error, ErrorKind, HostData, Place, Region, Result,
-    Shape, Target, TensorLayout, bail,
+    Scope, Shape, Target, TensorLayout, Transfer, bail,
 };
 use smallvec::SmallVec;
 use std::fmt;
@@ -197,7 +197,8 @@ impl Tensor {
     #[track_caller]
     fn whole<T>(&self, op: &'static str, read: impl FnOnce(&LocalArray) -> Result<T>) -> Result<T> {
         let located = |error: Error| error.with_op(op).with_operands([format!("x: {}", self.layout())]);
-        let whole = self.transfer_to(&DeviceMapping::replicated(self.mesh()))?;
+        // A reader is no part of what a recorder sees.
+        let whole = self.transfer_unrecorded("transfer_to", &DeviceMapping::replicated(self.mesh()))?;
         let first = whole.shards().first().ok_or_else(|| {
             Error::new(ErrorKind::Process, "no shard is addressable in this process").with_fix(
                 "read it in a process of the mesh, or x.transfer_to(&mapping) onto this one's devices",
@@ -233,6 +234,21 @@ impl Tensor {
     /// As [`Tensor::transfer_to`].
     #[track_caller]
     pub fn transfer_as(&self, op: &'static str, target: &(impl Target + ?Sized)) -> Result<Self> {
+        let outermost = Outermost::enter(op, Location::caller());
+        let moved = self.transfer_unrecorded(op, target)?;
+        if outermost.is_first()
+            && let Some(recorder) = Scope::current().recorder()
+            && !Arc::ptr_eq(&self.0, &moved.0)
+        {
+            let transfer = Transfer { op, operand: self, result: &moved };
+            guarded("the recorder", || recorder.transfer(&transfer))
+                .map_err(|error| error.with_op(op).with_operands([format!("x: {}", self.layout())]))?;
+        }
+        Ok(moved)
+    }
+
+    #[track_caller]
+    fn transfer_unrecorded(&self, op: &'static str, target: &(impl Target + ?Sized)) -> Result<Self> {
         let at = Location::caller();
         let _outermost = Outermost::enter(op, at);
         let target = target

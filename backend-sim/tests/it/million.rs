@@ -108,7 +108,8 @@ fn a_program_is_timed_by_its_machine() {
     use sharding_core::plan::{AlphaBetaCost, Link, roofline::H100_SXM};
     let mesh = DeviceMesh::simulated(BackendKind::SIM, [1024, 8], ["dp", "tp"]).unwrap();
     let on = |places: [Place; 2]| DeviceMapping::new(&mesh, places).unwrap();
-    let network = AlphaBetaCost::new(Link::new(1e-3, 1.0)).with_axis("tp", Link::new(1e-6, 1e11)).unwrap();
+    let network =
+        AlphaBetaCost::new(Link::new(1e-3, 1.0)).unwrap().with_axis("tp", Link::new(1e-6, 1e11)).unwrap();
     let simulation = Simulation::on(Machine { device: H100_SXM, network: std::sync::Arc::new(network) });
     let n = 8192_usize;
     let run = || {
@@ -139,7 +140,7 @@ fn a_program_is_timed_by_its_machine() {
     // Without a machine nothing is timed, unless the scope has a model in seconds: then collectives are.
     let (_, untimed) = record(run);
     assert_eq!((untimed.seconds(), untimed.bytes_moved()), (None, log.bytes_moved()));
-    let seconds = std::sync::Arc::new(AlphaBetaCost::new(Link::new(1e-6, 1e11)));
+    let seconds = std::sync::Arc::new(AlphaBetaCost::new(Link::new(1e-6, 1e11)).unwrap());
     let (_, log) = (*sharding_core::Scope::current()).clone().with_cost(seconds).enter(|| record(run));
     close(log.communication_seconds(), sum);
     assert_eq!(log.compute_seconds(), None);

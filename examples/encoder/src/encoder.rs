@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::files::ModelFiles;
 use crate::mappings::Mappings;
 use crate::model::Model;
-use crate::pool::pool;
+use crate::pool::{pool, rows};
 use crate::progress::{self, Told};
 use crate::tokenize::{Tokenizer, Tokens};
 use crate::{Result, wrong};
@@ -102,7 +102,7 @@ impl Encoder {
     fn forward(&self, batch: &Batch) -> Result<Vec<Vec<f32>>> {
         // Ops may move what they need: the model is written such that they need nothing, and the table of collectives would
         // show it.
-        pool(&self.model.forward(batch)?, &batch.share)
+        rows(&pool(&self.model.forward(batch)?, &batch.share)?)
     }
 
     /// The bytes on each device: of the weights, and the most there were at once since they began to load.

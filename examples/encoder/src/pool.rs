@@ -13,13 +13,20 @@ const SHORTEST: f64 = 1e-12;
 ///
 /// # Errors
 /// What an op says.
-pub fn pool(hidden: &Tensor, share: &Tensor) -> Result<Vec<Vec<f32>>> {
+pub fn pool(hidden: &Tensor, share: &Tensor) -> Result<Tensor> {
     place!("pooling").in_scope(|| {
         let mean = normalized(&sum(&mul(hidden, share)?, 1, false)?)?;
-        let width = mean.shape().get(1).copied().unwrap_or(0).max(1);
-        let whole = mean.transfer_to(&DeviceMapping::replicated(mean.mesh()))?;
-        Ok(whole.to_vec::<f32>()?.chunks(width).map(<[f32]>::to_vec).collect())
+        mean.transfer_to(&DeviceMapping::replicated(mean.mesh()))
     })
+}
+
+/// The embeddings of a pooled batch, one a sentence.
+///
+/// # Errors
+/// If the devices hold no data.
+pub fn rows(pooled: &Tensor) -> Result<Vec<Vec<f32>>> {
+    let width = pooled.shape().get(1).copied().unwrap_or(0).max(1);
+    Ok(pooled.to_vec::<f32>()?.chunks(width).map(<[f32]>::to_vec).collect())
 }
 
 /// Rows divided by their lengths.

@@ -26,6 +26,7 @@ fn padded(shape: &Shape, pads: &[Pads]) -> Result<Shape> {
     let extents: Option<Shape> = shape.iter().zip(pads).map(extent).collect();
     Shape::new(extents.ok_or_else(|| {
         Error::new(ErrorKind::Overflow, format!("{shape} with {pads:?} around it has too many elements"))
+            .with_fix("add fewer elements")
     })?)
 }
 

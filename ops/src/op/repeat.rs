@@ -31,6 +31,7 @@ fn shape(x: &TensorMeta, times: usize, axis: isize) -> Result<TensorMeta> {
     let axis = x.shape.axis(axis)?;
     let extent = x.shape.extent(axis).checked_mul(times).ok_or_else(|| {
         Error::new(ErrorKind::Overflow, format!("axis {axis} of {} times {times} does not fit", x.shape))
+            .with_fix("repeat it less often")
     })?;
     Ok(TensorMeta::new(x.dtype, sharding_core::Shape::new(x.shape.with_extent(axis, extent))?))
 }

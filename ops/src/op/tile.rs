@@ -26,6 +26,7 @@ fn tiled(shape: &Shape, repeats: &[usize]) -> Result<Shape> {
     let extents: Option<Shape> = shape.iter().zip(&repeats).map(|(n, times)| n.checked_mul(*times)).collect();
     Shape::new(extents.ok_or_else(|| {
         Error::new(ErrorKind::Overflow, format!("{shape} times {repeats:?} has too many elements"))
+            .with_fix("repeat it less often")
     })?)
 }
 

@@ -101,10 +101,21 @@ fn axes_and_arguments_that_are_not_there() {
         check("concat", ErrorKind::Axis, concat(std::slice::from_ref(&x), axis), &[]);
         check("gather", ErrorKind::Axis, gather(&x, &integers([2]), axis), &[]);
         check("permute", ErrorKind::Axis, permute(&x, &[0, axis]), &[]);
+        check("flip", ErrorKind::Axis, flip(&x, &[axis]), &[]);
+        check("roll", ErrorKind::Axis, roll(&x, 1, axis), &[]);
+        check("repeat", ErrorKind::Axis, repeat(&x, 2, axis), &[]);
         check("all_gather", ErrorKind::Axis, all_gather(&x, "tp", axis), &[]);
     }
     check("permute", ErrorKind::Axis, permute(&x, &[0, 0]), &["once"]);
     check("permute", ErrorKind::Axis, permute(&x, &[1]), &["once"]);
+    check("flip", ErrorKind::Axis, flip(&x, &[0, -2]), &["twice"]);
+    check("pad", ErrorKind::Argument, pad(&x, &[(1, 1)], 0.0.into()), &["(0, 0)"]);
+    check("pad", ErrorKind::DType, pad(&integers([2]), &[(1, 1)], 0.5.into()), &["0.5", "i64"]);
+    let large = (usize::MAX, 1);
+    check("pad", ErrorKind::Overflow, pad(&x, &[large, (0, 0)], 0.0.into()), &["too many"]);
+    check("tile", ErrorKind::Overflow, tile(&x, &[usize::MAX, 2]), &["too many"]);
+    check("tile", ErrorKind::Shape, tile(&x, &[1; 17]), &["17"]);
+    check("repeat", ErrorKind::Overflow, repeat(&x, usize::MAX, 0), &["axis 0"]);
     check("reshape", ErrorKind::Argument, reshape(&x, &[-1, -1]), &["-1"]);
     check("reshape", ErrorKind::Argument, reshape(&x, &[-2]), &["-2"]);
     check("reshape", ErrorKind::Overflow, reshape(&x, &[isize::MAX, isize::MAX]), &["too many"]);

@@ -91,6 +91,7 @@ fn scope(cost: &Arc<dyn CostModel>, planner: PlannerKind) -> Scope {
 #[test]
 fn is_never_dearer_and_gives_the_same() -> Result<()> {
     let seconds = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link)
+        .unwrap()
         .with_axis("tp", fabric::NVLINK_4.link)?
         .with_memory(1e12)?;
     let models: [Arc<dyn CostModel>; 2] = [Arc::new(VolumeCost), Arc::new(seconds)];

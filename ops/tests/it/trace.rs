@@ -107,6 +107,13 @@ fn explain_takes_seconds_from_a_model_that_has_them() {
 }
 
 #[test]
+fn where_nothing_moved_nobody_was_asked_for_seconds() {
+    let report =
+        explain(|| full([2], 1.0, DType::F32, &DeviceMapping::replicated(&mesh(BackendKind::CPU)))).report;
+    assert_eq!((report.steps.len(), report.seconds()), (0, None));
+}
+
+#[test]
 fn scopes_inside_are_watched_and_those_outside_not() {
     let mesh = mesh(BackendKind::CPU);
     let explained = explain(|| {
@@ -234,6 +241,29 @@ fn a_trace_is_whole_after_a_panic_and_after_an_error() {
 }
 
 #[test]
+fn every_thread_and_every_device_has_a_lane_of_its_own() {
+    let file = Scratch::new("threads");
+    let mesh = mesh(BackendKind::CPU);
+    let x = full([2], 1.0, DType::F32, &DeviceMapping::new(&mesh, [Sharded(0)]).unwrap()).unwrap();
+    let trace = trace_to_file(&file.0).unwrap();
+    let scope = Scope::current();
+    const THREADS: usize = 1100;
+    for _ in 0..THREADS {
+        std::thread::scope(|threads| {
+            threads.spawn(|| (*scope).clone().enter(|| relu(&x)).unwrap());
+        });
+    }
+    trace.finish().unwrap();
+    let events = file.events();
+    let lanes = events.iter().filter(|event| event["name"] == "thread_name");
+    let mut lanes: Vec<i64> = lanes.map(|event| event["tid"].as_i64().unwrap()).collect();
+    assert_eq!(lanes.len(), THREADS + 2);
+    lanes.sort_unstable();
+    lanes.dedup();
+    assert_eq!(lanes.len(), THREADS + 2, "lanes are shared");
+}
+
+#[test]
 fn a_trace_that_cannot_be_written_is_an_error() {
     let error = trace_to_file("/no/such/folder/trace.json").err().unwrap();
     assert!(error.fix().is_some() && error.to_string().contains("trace.json"), "{error}");
@@ -276,6 +306,13 @@ fn assertions_on_communication() {
     let text =
         message(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| assert_comm!([], program(&mesh)))));
     assert!(text.contains("all_reduce(tp) ran, with 32 bytes per device, and is not allowed"), "{text}");
+    // Several mesh axes in any order.
+    let grid = DeviceMesh::simulated(BackendKind::CPU, [2, 2], ["dp", "tp"]).unwrap();
+    let parts = DeviceMapping::new(&grid, [Partial(ReduceOp::Sum); 2]).unwrap();
+    let x = full([4], 1.0, DType::F32, &parts).unwrap();
+    let whole = DeviceMapping::replicated(&grid);
+    assert_comm!([all_reduce("dp", "tp") <= 24], x.transfer_to(&whole)).unwrap();
+    assert_comm!([all_reduce("tp", "dp") <= 24], x.transfer_to(&whole)).unwrap();
     let other = || assert_comm!([all_reduce("tp") <= 32, all_gather("tp") <= 8], program(&mesh));
     let text = message(std::panic::catch_unwind(std::panic::AssertUnwindSafe(other)));
     assert!(text.contains("all_gather(tp) did not run"), "{text}");
@@ -283,6 +320,7 @@ fn assertions_on_communication() {
 
 #[test]
 fn a_subscriber_sees_every_span_with_shapes_and_bytes() {
+    use sharding_core::plan::{AlphaBetaCost, Link};
     use std::io::Write;
     use std::sync::{Arc, Mutex};
     use tracing_subscriber::fmt::format::FmtSpan;
@@ -307,8 +345,14 @@ fn a_subscriber_sees_every_span_with_shapes_and_bytes() {
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
+    // Whether a span is wanted is asked where it first begins: not by another test's thread, which has no subscriber.
+    program(&mesh(BackendKind::CPU)).unwrap();
     let guard = subscriber.set_default();
     program(&mesh(BackendKind::CPU)).unwrap();
+    // Bytes are bytes, whatever the cost model in force counts.
+    let seconds = AlphaBetaCost::new(Link::new(1e-6, 1e9)).unwrap();
+    let scope = (*Scope::current()).clone().with_cost(Arc::new(seconds));
+    scope.enter(|| program(&mesh(BackendKind::CPU))).unwrap();
     drop(guard);
     let text = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
     for part in [

@@ -12,8 +12,16 @@ mod quickstart;
 #[path = "../../../examples/visualize.rs"]
 mod visualize;
 
+use encoder_example::batch::Batch;
+use encoder_example::config::Config;
+use encoder_example::model::Model;
+use encoder_example::pool::pool;
 use proof::comm::Program;
-use sharding_ops::{BackendKind, DeviceMesh, Result};
+use sharding_ops::nn::{NamedTensors, Parallel};
+use sharding_ops::{
+    BackendKind, DType, DeviceMapping, DeviceMesh, Error, ErrorKind, Place, Result, Tensor, TensorMeta, full,
+};
+use std::collections::HashMap;
 use std::process::ExitCode;
 
 fn quickstart_over(devices: usize) -> Result<()> {
@@ -24,9 +32,56 @@ fn quickstart_over(devices: usize) -> Result<()> {
     Ok(())
 }
 
-const PROGRAMS: [Program; 3] = [
+/// The sizes of all-MiniLM-L6-v2.
+const MODEL: &str = r#"{
+    "model_type": "bert", "hidden_act": "gelu", "vocab_size": 30522, "hidden_size": 384, "num_hidden_layers": 6,
+    "num_attention_heads": 12, "intermediate_size": 1536, "max_position_embeddings": 512, "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12
+}"#;
+
+/// Weights of which only the sizes are known: simulated devices hold no more.
+struct Sizes(HashMap<String, Vec<usize>>);
+
+impl NamedTensors for Sizes {
+    fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+    fn meta(&self, name: &str) -> Result<TensorMeta> {
+        let shape = self.0.get(name);
+        let shape = shape.ok_or_else(|| Error::new(ErrorKind::Argument, format!("there is no '{name}'")))?;
+        Ok(TensorMeta::new(DType::F32, shape.as_slice()))
+    }
+    fn tensor(&self, name: &str, mapping: &DeviceMapping) -> Result<Tensor> {
+        let meta = self.meta(name)?;
+        full(&meta.shape, 0.0, meta.dtype, mapping)
+    }
+}
+
+/// One batch of 8 sentences of 32 tokens: `dp` splits the sentences, `tp` the weights.
+fn encoder_over(dp: usize, tp: usize) -> Result<()> {
+    let mesh = DeviceMesh::simulated(BackendKind::SIM, [dp, tp], ["dp", "tp"])?;
+    let config: Config = serde_json::from_str(MODEL)
+        .map_err(|error| Error::new(ErrorKind::Internal, "the sizes of the model").with_source(error))?;
+    let weights = Sizes(config.tensors().into_iter().collect());
+    let model = Model::load(&weights, &config, &Parallel::along(&mesh, "tp")?)?;
+    let sentences = DeviceMapping::new(&mesh, [Place::Sharded(0), Place::Replicated])?;
+    let (count, length) = (8, 32);
+    let input = |shape: &[usize], dtype| full(shape, 0_i64, dtype, &sentences);
+    let batch = Batch {
+        sentences: (0..count).collect(),
+        length,
+        ids: input(&[count, length], DType::I64)?,
+        bias: input(&[count, 1, 1, length], DType::F32)?,
+        share: input(&[count, length, 1], DType::F32)?,
+    };
+    pool(&model.forward(&batch)?, &batch.share).map(drop)
+}
+
+const PROGRAMS: [Program; 5] = [
     ("quickstart tp=2", || quickstart_over(2)),
     ("quickstart tp=8", || quickstart_over(8)),
+    ("encoder dp=1 tp=2", || encoder_over(1, 2)),
+    ("encoder dp=2 tp=4", || encoder_over(2, 4)),
     ("visualize dp=2 tp=2", || visualize::pictures(BackendKind::SIM).map(drop)),
 ];
 

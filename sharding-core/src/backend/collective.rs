@@ -1,6 +1,7 @@
 //! Collectives: how shards of one tensor change their placements.
 
 use super::{IndexMap, LocalArrays, Support};
+use crate::plan::{CostModel, StepQuery};
 use crate::redistribute::index_cut::{self, Cut};
 use crate::{Error, ErrorKind, ReduceOp, Result, Shape, TensorLayout};
 use smallvec::SmallVec;
@@ -80,14 +81,15 @@ impl Step {
     }
 
     /// The `tracing` span in which it runs on behalf of an op: `redistribute` at level INFO, with the fields `op`, `kind`
-    /// (as [`StepKind::name`]), `axes` (names, with commas between) and `bytes` (the price).
+    /// (as [`StepKind::name`]), `axes` (names, with commas between) and `bytes` (as [`Step::bytes`]; worked out where
+    /// somebody subscribes).
     pub fn span(&self, op: &'static str) -> tracing::Span {
         tracing::info_span!(
             "redistribute",
             op,
             kind = self.kind.name(),
             axes = %Axes(self, ","),
-            bytes = self.cost,
+            bytes = self.bytes(),
         )
     }
 }
@@ -179,6 +181,19 @@ impl Exchange<'_> {
             most = most.max(self.received(position)?);
         }
         Ok(most)
+    }
+
+    /// What it costs under a model, if a device receives at most so many bytes.
+    pub fn price(&self, cost: &dyn CostModel, received: usize) -> f64 {
+        let mesh = self.result.mesh();
+        cost.step(&StepQuery {
+            kind: StepKind::Permute,
+            mesh,
+            axes: self.axes,
+            group: self.axes.iter().map(|axis| mesh.size(*axis)).product(),
+            bytes: self.result.bytes() as f64,
+            received: received as f64,
+        })
     }
 
     /// The names of the mesh axes.

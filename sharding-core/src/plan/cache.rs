@@ -1,11 +1,11 @@
 //! The plan cache: one per thread, so that a hit takes no lock.
 
 use super::call::CallPlan;
+use super::generations::Generations;
 use crate::TensorLayout;
 use crate::op::{Groups, KeyWriter, OpDef};
-use rustc_hash::{FxBuildHasher, FxHasher};
+use rustc_hash::FxHasher;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -87,30 +87,19 @@ impl Entry {
     }
 }
 
-type Generation = HashMap<u64, SmallVec<[Entry; 1]>, FxBuildHasher>;
+/// Plans by what they depend on.
+pub(crate) struct PlanCache(Generations<Entry>);
 
-/// Plans by what they depend on. Full generations grow old, and are dropped when the next one is full.
-#[derive(Default)]
-pub(crate) struct PlanCache {
-    young: Generation,
-    old: Generation,
+impl Default for PlanCache {
+    fn default() -> Self {
+        Self(Generations::new(GENERATION))
+    }
 }
 
 impl PlanCache {
     /// The plan of an equal call.
     pub(crate) fn get(&mut self, key: &Key<'_>) -> Option<Arc<CallPlan>> {
-        let hash = key.hash();
-        if let Some(entry) =
-            self.young.get(&hash).and_then(|bucket| bucket.iter().find(|entry| entry.matches(key)))
-        {
-            return Some(entry.plan.clone());
-        }
-        let bucket = self.old.get_mut(&hash)?;
-        let at = bucket.iter().position(|entry| entry.matches(key))?;
-        let entry = bucket.swap_remove(at);
-        let plan = entry.plan.clone();
-        self.keep(hash, entry);
-        Some(plan)
+        self.0.get(key.hash(), |entry| entry.matches(key), |entry| entry.plan.clone())
     }
 
     /// Keeps a plan.
@@ -127,19 +116,11 @@ impl PlanCache {
                 .collect(),
             plan,
         };
-        self.keep(key.hash(), entry);
-    }
-
-    fn keep(&mut self, hash: u64, entry: Entry) {
-        if self.young.len() >= GENERATION {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.entry(hash).or_default().push(entry);
+        self.0.keep(key.hash(), entry);
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.young.clear();
-        self.old.clear();
+        self.0.clear();
     }
 }

@@ -237,6 +237,18 @@ fn op_mesh(def: &OpDef, groups: Groups<'_>, operands: &[KeyOperand<'_>]) -> Resu
         )
         .with_fix(format!("let {b} = {b}.transfer_to(&DeviceMapping::new({a}.mesh(), [..])?)?;")));
     }
+    // What is written is never spread over the op's mesh, also from one device.
+    let is_written = |i: usize| matches!(operands.get(i), Some(KeyOperand::Written(_)));
+    if let Some((i, other)) = layouts().find(|(i, other)| is_written(*i) && other.mesh() != mesh) {
+        let (a, b) = (def.operand_name(groups, first), def.operand_name(groups, i));
+        return Err(Error::new(
+            ErrorKind::Sharding,
+            format!("{b} is written where it lies, on {}, and {a} lies on {mesh}", other.mesh()),
+        )
+        .with_fix(format!(
+            "let mut {b} = TensorBuffer::new({b}.to_tensor().transfer_to(&DeviceMapping::new({a}.mesh(), [..])?)?);"
+        )));
+    }
     strictest(mesh, layouts().map(|(_, layout)| layout.mesh()))
 }
 

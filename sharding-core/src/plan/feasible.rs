@@ -37,7 +37,7 @@ pub(super) enum Why {
     Written { from: Place },
     /// A number is Replicated or Partial.
     Number { to: Place },
-    /// The cost model gives the change no finite cost.
+    /// The cost model gives the change no cost that is finite and not negative.
     Priceless { transition: Transition },
 }
 
@@ -105,7 +105,7 @@ impl AxisView<'_> {
                 continue;
             }
             let cost = self.price(transition, operand.meta.bytes());
-            if !cost.is_finite() {
+            if !is_price(cost) {
                 return Err(fail(Why::Priceless { transition }));
             }
             score.cost += cost;
@@ -116,7 +116,11 @@ impl AxisView<'_> {
         for (i, to) in row.results.iter().enumerate() {
             self.check_result(i, *to).map_err(|why| (Value::Result(i), why))?;
         }
-        score.cost += self.stage_price(row);
+        let stages = self.stage_price(row);
+        if let Some(stage) = row.stages.first().filter(|_| !is_price(stages)) {
+            return Err((Value::Result(0), Why::Priceless { transition: staged(stage.kind) }));
+        }
+        score.cost += stages;
         for stage in &row.stages {
             // A policy speaks of operands that move; a stage is a part of the op. On an explicit axis none may
             // communicate, and no transfer by hand mends that: other rows are to be proposed.
@@ -245,6 +249,11 @@ pub(super) fn kind(from: Place, to: Place, transition: Transition) -> Option<Tra
 
 fn holds(set: TransitionSet, kind: Option<TransitionKind>) -> bool {
     kind.is_none_or(|kind| set.contains(kind))
+}
+
+/// Whether rows can be compared by it: a number that is finite and not negative.
+fn is_price(cost: f64) -> bool {
+    cost.is_finite() && cost >= 0.0
 }
 
 /// What the staged collectives of a row cost on a mesh axis: the same formula as for an operand; an exchange of ranges what a

@@ -12,6 +12,9 @@ use smallvec::SmallVec;
 /// So many combinations of rows are priced at most; what was best by then is taken. The first one is the per-axis plan.
 const MAX_COMBINATIONS: usize = 4096;
 
+/// So often the rule is asked at most: where a late mesh axis has no row that is allowed, no combination becomes whole.
+const MAX_ASKED: usize = 4 * MAX_COMBINATIONS;
+
 /// A combination replaces another only if it is cheaper by more than rounding.
 const MARGIN: f64 = 1.0 - 1e-9;
 
@@ -33,6 +36,7 @@ pub(super) fn path(request: &PlanRequest<'_>) -> Option<SmallVec<[usize; 4]>> {
         best: None,
         price: f64::INFINITY,
         left: MAX_COMBINATIONS,
+        questions: MAX_ASKED,
     };
     search.visit(&picker, 0, 0.0);
     search.best
@@ -47,6 +51,7 @@ struct Search<'a> {
     best: Option<SmallVec<[usize; 4]>>,
     price: f64,
     left: usize,
+    questions: usize,
 }
 
 impl Search<'_> {
@@ -54,6 +59,10 @@ impl Search<'_> {
         if axis == self.request.mesh.ndim() {
             return self.weigh(picker, stages);
         }
+        if self.questions == 0 {
+            return;
+        }
+        self.questions -= 1;
         let mut asked = picker.clone();
         // A rule that refuses after these rows: no combination begins with them.
         if asked.ask(axis).is_err() {

@@ -246,7 +246,9 @@ fn obstacle(report: &Report, value: Value, why: Why) -> String {
         Why::Whole { to } => format!("{who} lies on one device and is passed whole, not {to}"),
         Why::Written { from } => format!("{who} is written and stays {from}"),
         Why::Number { to } => format!("{who} is a number and cannot be {to}"),
-        Why::Priceless { transition } => format!("the cost model gives {transition} of {who} no finite cost"),
+        Why::Priceless { transition } => {
+            format!("the cost model gives {transition} of {who} no cost that is finite and not negative")
+        }
     }
 }
 

@@ -1,11 +1,10 @@
 //! Programs by source, target and cost model: one cache per thread, so that a hit takes no lock.
 
 use super::Program;
+use crate::plan::Generations;
 use crate::{DeviceMapping, Result, Scope, TensorLayout};
-use rustc_hash::{FxBuildHasher, FxHasher};
-use smallvec::SmallVec;
+use rustc_hash::FxHasher;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -17,17 +16,8 @@ struct Entry {
     program: Arc<Program>,
 }
 
-type Generation = HashMap<u64, SmallVec<[Entry; 1]>, FxBuildHasher>;
-
-/// Full generations grow old, and are dropped when the next one is full.
-#[derive(Default)]
-struct Programs {
-    young: Generation,
-    old: Generation,
-}
-
 thread_local! {
-    static CACHE: RefCell<Programs> = RefCell::new(Programs::default());
+    static CACHE: RefCell<Generations<Entry>> = RefCell::new(Generations::new(GENERATION));
 }
 
 /// The program from a layout to a mapping under the cost model in scope, searched once.
@@ -36,7 +26,7 @@ thread_local! {
 /// As [`TensorLayout::with_mapping`] and [`Program::search`].
 pub(crate) fn program(source: &TensorLayout, target: &DeviceMapping) -> Result<Arc<Program>> {
     let scope = Scope::current();
-    let model = scope.cost().key();
+    let model = scope.cost_key();
     let mut hasher = FxHasher::default();
     (source.hash64(), model).hash(&mut hasher);
     target.hash(&mut hasher);
@@ -46,7 +36,8 @@ pub(crate) fn program(source: &TensorLayout, target: &DeviceMapping) -> Result<A
         let types = || to.mesh().axis_types() == target.mesh().axis_types();
         entry.model == model && from.plans_like(source) && to.mapping() == target && types()
     };
-    if let Some(found) = CACHE.with(|cache| cache.borrow_mut().get(hash, fits)) {
+    let program = |entry: &Entry| entry.program.clone();
+    if let Some(found) = CACHE.with(|cache| cache.borrow_mut().get(hash, fits, program)) {
         return Ok(found);
     }
     let target = source.with_mapping(target.clone())?;
@@ -60,29 +51,7 @@ pub(crate) fn program(source: &TensorLayout, target: &DeviceMapping) -> Result<A
 
 /// Forgets the programs of this thread.
 pub(crate) fn clear() {
-    CACHE.with(|cache| *cache.borrow_mut() = Programs::default());
-}
-
-impl Programs {
-    fn get(&mut self, hash: u64, fits: impl Fn(&Entry) -> bool) -> Option<Arc<Program>> {
-        if let Some(entry) = self.young.get(&hash).and_then(|bucket| bucket.iter().find(|entry| fits(entry)))
-        {
-            return Some(entry.program.clone());
-        }
-        let bucket = self.old.get_mut(&hash)?;
-        let at = bucket.iter().position(fits)?;
-        let entry = bucket.swap_remove(at);
-        let program = entry.program.clone();
-        self.keep(hash, entry);
-        Some(program)
-    }
-
-    fn keep(&mut self, hash: u64, entry: Entry) {
-        if self.young.len() >= GENERATION {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.entry(hash).or_default().push(entry);
-    }
+    CACHE.with(|cache| cache.borrow_mut().clear());
 }
 
 #[cfg(test)]
@@ -145,7 +114,7 @@ mod tests {
             program(&lay(rows), &whole).unwrap();
             assert!(Arc::ptr_eq(&first, &program(&lay(2), &whole).unwrap()));
         }
-        let held = CACHE.with(|cache| cache.borrow().young.len() + cache.borrow().old.len());
+        let held = CACHE.with(|cache| cache.borrow().len());
         assert!(held <= 2 * GENERATION, "{held}");
     }
 }

@@ -51,18 +51,25 @@ pub(super) fn between(program: &mut Program, cost: &dyn CostModel) -> Result<()>
         }
         let mapping = DeviceMapping::new(source.mesh(), places).ok()?;
         let reduced = source.with_mapping(mapping.with_memory_kind(source.mapping().memory_kind())).ok()?;
-        let mut steps = Program::search(&source, &reduced, cost).ok()?;
-        steps.push_move(&reduced, &target, received(&reduced, &target), cost);
-        steps.cost = steps.steps.iter().map(|step| step.cost).sum();
-        Some(steps)
+        Some(Program::search(&source, &reduced, cost).map(|mut steps| {
+            steps.push_move(&reduced, &target, received(&reduced, &target), cost);
+            steps.cost = steps.steps.iter().map(|step| step.cost).sum();
+            steps
+        }))
     });
-    let best = options.min_by(|a, b| a.cost.total_cmp(&b.cost));
-    match best {
-        Some(best) => program.steps = best.steps,
-        None => {
-            return Err(Error::new(ErrorKind::Internal, format!("{} has no reduced form", source.mapping())));
+    let mut best: Result<Program> =
+        Err(Error::new(ErrorKind::Internal, format!("{} has no reduced form", source.mapping())));
+    for option in options {
+        let better = match (&best, &option) {
+            (Ok(best), Ok(option)) => option.cost.total_cmp(&best.cost).is_lt(),
+            (Err(_), _) => true,
+            (Ok(_), Err(_)) => false,
+        };
+        if better {
+            best = option;
         }
     }
+    program.steps = best?.steps;
     debug_assert!(program.steps.last().is_some_and(|step| step.kind == StepKind::Move));
     Ok(())
 }

@@ -25,7 +25,6 @@ mod program;
 mod run;
 mod search;
 mod state;
-mod volume;
 
 pub(crate) use cache::{clear as clear_programs, program};
 pub use explain::{Explanation, explain_transfer};

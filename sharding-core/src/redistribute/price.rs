@@ -6,9 +6,9 @@ use super::overlap::{common, total};
 use super::state::{Problem, View};
 use crate::backend::{Step, StepKind};
 use crate::placement::{Interned, Ranges};
-use crate::plan::{CostModel, CostUnit, StepQuery};
+use crate::plan::{CostModel, CostUnit, StepQuery, VolumeCost};
 use crate::split::balanced;
-use crate::{DeviceMesh, MAX_MESH_AXES};
+use crate::{DeviceMesh, Error, ErrorKind, MAX_MESH_AXES, Result};
 use smallvec::{SmallVec, smallvec};
 
 /// Up to so many combinations of coordinates a permutation is priced exactly, beyond by the size of the largest new
@@ -41,6 +41,11 @@ impl Step {
         })
     }
 
+    /// The bytes that one device sends; of a permutation or a move the most that one receives.
+    pub fn bytes(&self) -> f64 {
+        self.price(&VolumeCost)
+    }
+
     /// What the step takes in seconds; `None` under a model that counts something else.
     ///
     /// ```
@@ -51,7 +56,7 @@ impl Step {
     /// let source = TensorLayout::new(DType::F32, [1 << 20], DeviceMapping::new(&mesh, [Place::PARTIAL])?)?;
     /// let target = source.with_mapping(DeviceMapping::replicated(&mesh))?;
     /// let program = Program::search(&source, &target, &VolumeCost)?;
-    /// let seconds = program.steps[0].seconds(&AlphaBetaCost::new(fabric::NVLINK_4.link));
+    /// let seconds = program.steps[0].seconds(&AlphaBetaCost::new(fabric::NVLINK_4.link)?);
     /// assert!((19e-6..20e-6).contains(&seconds.unwrap()), "{seconds:?}");
     /// assert_eq!(program.steps[0].seconds(&VolumeCost), None);
     /// # Ok::<(), sharding_core::Error>(())
@@ -59,6 +64,21 @@ impl Step {
     pub fn seconds(&self, cost: &dyn CostModel) -> Option<f64> {
         (cost.unit() == CostUnit::Seconds).then(|| self.price(cost))
     }
+}
+
+/// Refuses a price that no path can be searched by.
+///
+/// # Errors
+/// [`ErrorKind::Argument`] for one that is negative or no number. Infinite is one: such a step is never taken.
+pub(super) fn checked(kind: StepKind, price: f64) -> Result<()> {
+    if price >= 0.0 {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Argument,
+        format!("the cost model in force gives {} the price {price}", kind.name()),
+    )
+    .with_fix("let CostModel::step give numbers that are not negative; infinity for what must not be done"))
 }
 
 /// Prices steps on meshes of one shape.
@@ -238,7 +258,8 @@ fn largest(problem: &Problem<'_>, new: &View, changed: &[usize]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{AlphaBetaCost, VolumeCost, fabric};
+    use crate::placement::Transition;
+    use crate::plan::{AlphaBetaCost, fabric};
     use crate::redistribute::Program;
     use crate::{BackendKind, DType, DeviceMapping, Place, Shape, TensorLayout};
 
@@ -268,7 +289,7 @@ mod tests {
         let mesh = DeviceMesh::simulated(BackendKind::CPU, [3, 4], ["a", "b"]).unwrap();
         let other = DeviceMesh::simulated(BackendKind::CPU, [12], ["c"]).unwrap();
         let seconds = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link)
-            .with_axis("b", fabric::NVLINK_4.link)
+            .and_then(|cost| cost.with_axis("b", fabric::NVLINK_4.link))
             .and_then(|cost| cost.with_memory(1e12))
             .unwrap();
         let models: [&dyn CostModel; 2] = [&VolumeCost, &seconds];
@@ -290,11 +311,58 @@ mod tests {
                         step.cost
                     );
                     assert_eq!(step.seconds(cost).is_some(), cost.unit() == CostUnit::Seconds);
+                    assert_eq!(step.bytes(), step.price(&VolumeCost));
                     counted += 1;
                 }
             }
         }
         assert!(counted > 500, "{counted}");
+    }
+
+    /// Gives one kind of step a price of its own.
+    #[derive(Debug)]
+    struct Wrong(StepKind, f64);
+
+    impl CostModel for Wrong {
+        fn key(&self) -> u64 {
+            self.1.to_bits()
+        }
+        fn unit(&self) -> CostUnit {
+            CostUnit::Score
+        }
+        fn transition(&self, transition: Transition, bytes: f64, mesh: &DeviceMesh, axis: usize) -> f64 {
+            VolumeCost.transition(transition, bytes, mesh, axis)
+        }
+        fn step(&self, query: &StepQuery<'_>) -> f64 {
+            if query.kind == self.0 { self.1 } else { VolumeCost.step(query) }
+        }
+    }
+
+    #[test]
+    fn a_price_that_is_none_is_refused() {
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 2], ["a", "b"]).unwrap();
+        let other = DeviceMesh::simulated(BackendKind::CPU, [4], ["c"]).unwrap();
+        let on = |mesh: &DeviceMesh, places: &[Place]| {
+            TensorLayout::new(DType::F32, [6, 5], DeviceMapping::new(mesh, places).unwrap()).unwrap()
+        };
+        let (r, s0, s1) = (Place::Replicated, Place::Sharded(0), Place::Sharded(1));
+        let changes = [
+            (StepKind::AllGather, on(&mesh, &[s0, r]), on(&mesh, &[r, r])),
+            (StepKind::AllToAll, on(&mesh, &[s0, s1]), on(&mesh, &[s1, s0])),
+            (StepKind::Permute, on(&mesh, &[s0, r]), on(&mesh, &[r, s0])),
+            (StepKind::Move, on(&mesh, &[s0, r]), on(&other, &[s0])),
+        ];
+        for (kind, source, target) in changes {
+            for price in [f64::NAN, -1.0, f64::NEG_INFINITY] {
+                let error = Program::search(&source, &target, &Wrong(kind, price)).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
+                assert!(error.message().contains(kind.name()) && error.fix().is_some(), "{error}");
+            }
+        }
+        // Parts that must be combined first, in one of several ways.
+        let (parts, away) = (on(&mesh, &[Place::PARTIAL, r]), on(&other, &[s0]));
+        let error = Program::search(&parts, &away, &Wrong(StepKind::Move, f64::NAN)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
     }
 
     #[test]

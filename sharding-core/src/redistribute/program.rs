@@ -1,5 +1,6 @@
 //! Programs: the steps of a redistribution.
 
+use super::price::checked;
 use super::search::{Path, cheapest};
 use super::state::Problem;
 use super::{mesh_move, search};
@@ -66,6 +67,9 @@ impl Program {
         if let Some(last) = program.steps.last_mut() {
             // Equal, but with the target's axis types.
             last.target = target.clone();
+        }
+        for step in &program.steps {
+            checked(step.kind, step.cost)?;
         }
         program.cost = program.steps.iter().map(|step| step.cost).sum();
         Ok(program)

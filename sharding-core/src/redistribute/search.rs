@@ -4,11 +4,11 @@
 
 use super::axis_set::AxisSet;
 use super::mesh_move;
-use super::price::Pricing;
+use super::price::{Pricing, checked};
 use super::state::{Code, Problem, Toward, View};
 use crate::backend::StepKind;
 use crate::plan::{CostModel, StepQuery, VolumeCost};
-use crate::{DeviceMapping, DeviceMesh, Result, TensorLayout};
+use crate::{DeviceMapping, DeviceMesh, Error, Result, TensorLayout};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -75,6 +75,10 @@ fn at_once(problem: &Problem<'_>, cost: &dyn CostModel) -> Option<Hop> {
     }
     let pricing = Pricing { cost, bytes: problem.source.bytes() as f64 };
     let price = pricing.step(problem, problem.source.mesh(), kind, &view, all, 0.0);
+    // What is no price the search refuses, and what must not be done it goes around.
+    if !(price.is_finite() && price >= 0.0) {
+        return None;
+    }
     Some(Hop { kind, group: all, cost: price, code: next.code, arrived: false })
 }
 
@@ -91,6 +95,7 @@ fn tie(problem: &Problem<'_>, cost: &dyn CostModel, bytes: f64) -> f64 {
         bytes: bytes.max(1.0),
         received: 0.0,
     });
+    // A model that is wrong about this is found out by the prices of the steps.
     if all.is_finite() && all > 0.0 { all * 1e-12 } else { f64::MIN_POSITIVE }
 }
 
@@ -113,6 +118,8 @@ struct Search<'a> {
     other_mesh: bool,
     nodes: Vec<Node>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// What is wrong with a price of the model.
+    wrong: Option<Error>,
     /// Added per step, so that of equal prices the shorter path wins whatever the rounding.
     step_key: f64,
 }
@@ -136,6 +143,7 @@ impl<'a> Search<'a> {
             other_mesh,
             nodes: vec![unknown; layer as usize * (1 + usize::from(other_mesh))],
             heap: BinaryHeap::with_capacity(64),
+            wrong: None,
             step_key: tie(problem, cost, bytes),
         }
     }
@@ -165,6 +173,9 @@ impl<'a> Search<'a> {
                 return Ok(());
             }
             self.expand(at)?;
+            if let Some(wrong) = self.wrong.take() {
+                return Err(wrong);
+            }
         }
         Ok(())
     }
@@ -293,6 +304,10 @@ impl<'a> Search<'a> {
     fn relax_to(&mut self, at: u32, to: u32, view: &View, kind: StepKind, group: AxisSet, received: f64) {
         let mesh = self.mesh(at >= self.layer);
         let price = self.pricing.step(self.problem, mesh, kind, view, group, received);
+        if let Err(error) = checked(kind, price) {
+            self.wrong.get_or_insert(error);
+            return;
+        }
         let key = self.key(at) + price + self.step_key;
         if key >= self.key(self.goal()) || !key.is_finite() {
             return;

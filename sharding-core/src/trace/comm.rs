@@ -22,7 +22,7 @@ pub type Allowed<'a> = (&'a str, &'a [&'a str], f64);
 /// ```
 ///
 /// With tensors: `assert_comm!([all_reduce("tp") <= 64.0], relu(&matmul(&a, &b)?))?`, where several mesh axes of one
-/// collective are `all_reduce("dp", "tp")`.
+/// collective are `all_reduce("dp", "tp")`, in any order.
 #[macro_export]
 macro_rules! assert_comm {
     ([$($kind:ident($($axis:expr),* $(,)?) <= $bytes:expr),* $(,)?], $program:expr $(,)?) => {
@@ -57,12 +57,19 @@ pub fn check_comm<T>(allowed: &[Allowed<'_>], program: impl FnOnce() -> T) -> T 
     }
 }
 
+/// Names of mesh axes in one order, whatever that of the mesh or of who writes them.
+fn sorted<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names
+}
+
 /// What differs, a line each.
 fn compare(allowed: &[Allowed<'_>], report: &CommReport) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut ran: Vec<(&str, Vec<&str>, f64)> = Vec::new();
     for step in report.steps.iter().filter(|step| step.kind.communicates()) {
-        let axes: Vec<&str> = step.axes.iter().map(String::as_str).collect();
+        let axes = sorted(step.axes.iter().map(String::as_str));
         let bytes = step.bytes * step.count as f64;
         match ran.iter_mut().find(|(kind, known, _)| *kind == step.kind.name() && *known == axes) {
             Some((_, _, sum)) => *sum += bytes,
@@ -70,7 +77,7 @@ fn compare(allowed: &[Allowed<'_>], report: &CommReport) -> Vec<String> {
         }
     }
     let is = |(kind, axes, _): &(&str, Vec<&str>, f64), other: &Allowed<'_>| {
-        *kind == other.0 && axes[..] == *other.1
+        *kind == other.0 && *axes == sorted(other.1.iter().copied())
     };
     for other in allowed {
         let name = format!("{}({})", other.0, other.1.join(", "));

@@ -102,8 +102,13 @@ struct State {
     failed: Option<io::Error>,
 }
 
-/// Lanes of threads are numbered from 1, those of devices from here.
-const DEVICES: usize = 1000;
+/// The lane of a thread, by its number: lanes of threads are odd, those of devices even.
+fn thread_lane(thread: usize) -> usize {
+    2 * thread + 1
+}
+
+/// Lanes of devices stand below those of so many threads.
+const THREADS_ABOVE: usize = 1 << 20;
 
 impl Writer {
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -130,13 +135,13 @@ impl State {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    fn name_lane(&mut self, lane: usize, name: &str) {
+    fn name_lane(&mut self, lane: usize, sort: usize, name: &str) {
         let name = json(name);
         self.write_raw(&format!(
             ",\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{lane},\"name\":\"thread_name\",\"args\":{{\"name\":{name}}}}}"
         ));
         self.write_raw(&format!(
-            ",\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{lane},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{lane}}}}}"
+            ",\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{lane},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{sort}}}}}"
         ));
     }
 
@@ -146,21 +151,23 @@ impl State {
         if let Some(known) = self.threads.iter().position(|thread| *thread == own) {
             return known;
         }
+        let number = self.threads.len();
         self.threads.push(own);
         self.begun.push(Vec::new());
-        let lane = self.threads.len();
         let current = std::thread::current();
-        self.name_lane(lane, &format!("ops of thread {}", current.name().unwrap_or("without a name")));
-        lane - 1
+        let name = format!("ops of thread {}", current.name().unwrap_or("without a name"));
+        self.name_lane(thread_lane(number), number, &name);
+        number
     }
 
     fn device(&mut self, device: Device) -> usize {
         if let Some(lane) = self.lanes.get(&device) {
             return *lane;
         }
-        let lane = DEVICES + self.lanes.len();
+        let number = self.lanes.len();
+        let lane = 2 * number + 2;
         self.lanes.insert(device, lane);
-        self.name_lane(lane, &device.to_string());
+        self.name_lane(lane, THREADS_ABOVE + number, &device.to_string());
         lane
     }
 }
@@ -183,7 +190,7 @@ impl Watch for Writer {
             return;
         }
         let lanes: Vec<usize> = match event {
-            Event::Op { .. } | Event::Reshard { .. } => vec![thread + 1],
+            Event::Op { .. } | Event::Reshard { .. } => vec![thread_lane(thread)],
             Event::Kernel { device, .. } => vec![state.device(*device)],
             Event::Step { step, .. } => {
                 let meshes = [step.source.mesh(), step.target.mesh()];
@@ -253,7 +260,7 @@ fn words(event: &Event<'_>) -> (String, &'static str, String) {
         }
         Event::Step { op, step } => {
             let axes: Vec<&str> = step.axis_names().collect();
-            let bytes = step.query(|query| crate::plan::CostModel::step(&crate::plan::VolumeCost, query));
+            let bytes = step.bytes();
             let text = format!(
                 "\"op\":{},\"axes\":{},\"from\":{},\"to\":{},\"bytes\":{bytes:.0}",
                 json(op),

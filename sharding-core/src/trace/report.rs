@@ -2,7 +2,7 @@
 
 use super::{Event, Watch, place};
 use crate::backend::{Exchange, Step, StepKind};
-use crate::plan::{CostUnit, StepQuery, VolumeCost};
+use crate::plan::{CostModel, CostUnit};
 use crate::{Scope, TensorLayout, dispatch};
 use std::fmt;
 use std::panic::Location;
@@ -50,8 +50,10 @@ impl CommReport {
     pub fn bytes(&self) -> f64 {
         self.steps.iter().map(|step| step.bytes * step.count as f64).sum()
     }
-    /// Modelled seconds of all steps together, if the cost model prices in seconds.
+    /// Modelled seconds of all steps together, if the cost model prices in seconds; `None` where nothing moved too, as no
+    /// model was asked.
     pub fn seconds(&self) -> Option<f64> {
+        self.steps.first()?;
         self.steps.iter().map(|step| step.seconds.map(|seconds| seconds * step.count as f64)).sum()
     }
     /// The most bytes that one device holds for one step.
@@ -147,53 +149,49 @@ impl Watch for Collector {
     }
 }
 
+/// A step of a redistribution or of a staged function.
 fn comm_step(op: &'static str, step: &Step) -> CommStep {
-    let scope = Scope::current();
-    // Cost models are foreign code; one that panics gives no seconds.
-    let seconds = || match scope.cost().unit() {
-        CostUnit::Seconds => Some(step.query(|query| scope.cost().step(query))),
-        CostUnit::Bytes | CostUnit::Score => None,
-    };
-    let seconds = dispatch::guarded("the cost model", || Ok(seconds())).ok().flatten();
     CommStep {
-        op,
-        at: dispatch::outermost().map_or_else(|| "-".to_owned(), |(_, at)| place(at)),
         kind: step.kind,
         axes: step.axis_names().map(str::to_owned).collect(),
-        bytes: step.query(|query| crate::plan::CostModel::step(&VolumeCost, query)),
-        seconds,
+        bytes: step.bytes(),
+        seconds: seconds(|cost| step.price(cost)),
         peak: held(&step.source).saturating_add(held(&step.target)),
-        count: 1,
+        ..here(op)
     }
 }
 
 /// An exchange inside an op; where no device lacks anything it is a slice.
 fn comm_exchange(op: &'static str, exchange: &Exchange<'_>, bytes: usize) -> CommStep {
-    let (scope, mesh) = (Scope::current(), exchange.result.mesh());
-    let group = exchange.axes.iter().map(|axis| mesh.size(*axis)).product();
-    let query = StepQuery {
-        kind: StepKind::Permute,
-        mesh,
-        axes: exchange.axes,
-        group,
-        bytes: exchange.result.bytes() as f64,
-        received: bytes as f64,
-    };
-    // Cost models are foreign code; one that panics gives no seconds.
-    let seconds = || match scope.cost().unit() {
-        CostUnit::Seconds => Some(scope.cost().step(&query)),
-        CostUnit::Bytes | CostUnit::Score => None,
-    };
     CommStep {
-        op,
-        at: dispatch::outermost().map_or_else(|| "-".to_owned(), |(_, at)| place(at)),
         kind: if bytes == 0 { StepKind::LocalSlice } else { StepKind::Permute },
         axes: exchange.axis_names().map(str::to_owned).collect(),
         bytes: bytes as f64,
-        seconds: dispatch::guarded("the cost model", || Ok(seconds())).ok().flatten(),
+        seconds: seconds(|cost| exchange.price(cost, bytes)),
         peak: exchange.operands.iter().map(held).fold(held(exchange.result), usize::saturating_add),
+        ..here(op)
+    }
+}
+
+/// A step of nothing, at the line that is running.
+fn here(op: &'static str) -> CommStep {
+    CommStep {
+        op,
+        at: dispatch::outermost().map_or_else(|| "-".to_owned(), |(_, at)| place(at)),
+        kind: StepKind::Relabel,
+        axes: Vec::new(),
+        bytes: 0.0,
+        seconds: None,
+        peak: 0,
         count: 1,
     }
+}
+
+/// What the cost model in scope says, if it says seconds. Models are foreign code; one that panics gives none.
+fn seconds(price: impl FnOnce(&dyn CostModel) -> f64) -> Option<f64> {
+    let scope = Scope::current();
+    let asked = || Ok((scope.cost().unit() == CostUnit::Seconds).then(|| price(scope.cost())));
+    dispatch::guarded("the cost model", asked).ok().flatten()
 }
 
 /// The most bytes that a device holds of a layout.

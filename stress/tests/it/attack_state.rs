@@ -3,7 +3,7 @@
 use super::{tensor, values};
 use sharding_core::backend::LocalArray;
 use sharding_core::op::{Op, OpDef};
-use sharding_core::{Call, KernelCx, Mode, Recorder, TensorMeta, dispatch_dyn, sharding_rule};
+use sharding_core::{Call, KernelCx, Mode, Recorder, TensorMeta, Transfer, dispatch_dyn, sharding_rule};
 use sharding_ops::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,6 +41,68 @@ pub fn attack_misbehaves(cx: &mut KernelCx, x: &LocalArray, mode: usize) -> Resu
         4 if cx.position() == 1 => Err(Error::new(ErrorKind::Kernel, "device 1 fails")),
         _ => Ok(x.clone()),
     }
+}
+
+fn both_rule(cx: &RuleCx<'_>, fails: bool) -> Result<Rows> {
+    let _ = fails;
+    let mut rows = Rows::new();
+    rows.add([cx.place(0), cx.place(1)], []);
+    Ok(rows)
+}
+fn both_shape(a: &TensorMeta, b: &TensorMeta, _: bool) -> Result<()> {
+    match [a, b].iter().find(|buffer| buffer.dtype != DType::F32) {
+        None => Ok(()),
+        Some(other) => {
+            Err(Error::new(ErrorKind::DType, format!("a buffer of {} holds no halves", other.dtype))
+                .with_fix("use buffers of f32"))
+        }
+    }
+}
+fn both_cases(cases: &mut Cases) {
+    cases.add(
+        [CaseOperand::new(DType::F32, [4]), CaseOperand::new(DType::F32, [4])],
+        attack_both { fails: false },
+    );
+}
+/// Fills one buffer with 1 and another with 2, and may then fail on the second device.
+#[sharding_rule(rule = both_rule, shape = both_shape, cases = both_cases)]
+pub fn attack_both(cx: &mut KernelCx, a: &mut LocalArray, b: &mut LocalArray, fails: bool) -> Result<()> {
+    for (buffer, value) in [(a, 1.0), (b, 2.0)] {
+        let ones = cx.fill(Scalar::Float(value), DType::F32, buffer.shape())?;
+        cx.store(buffer, &ones, &vec![0; ones.shape().len()])?;
+    }
+    if fails && cx.position() == 1 { Err(Error::new(ErrorKind::Kernel, "device 1 fails")) } else { Ok(()) }
+}
+
+#[test]
+fn two_buffers_of_one_call_keep_their_shards() {
+    let m = mesh(&[2]);
+    let split = DeviceMapping::new(&m, [Sharded(0)]).unwrap();
+    // The second one's elements share memory until it is written.
+    let repeated =
+        broadcast_to(&full([1], 5.0, DType::F32, &DeviceMapping::replicated(&m)).unwrap(), &[4]).unwrap();
+    let new = || {
+        let a = TensorBuffer::new(full([4], 3.0, DType::F32, &split).unwrap());
+        (a, TensorBuffer::new(repeated.clone()))
+    };
+    let (mut a, mut b) = new();
+    attack_both(&mut a, &mut b, false).unwrap();
+    assert_eq!(a.to_tensor().to_vec::<f32>().unwrap(), [1.0; 4]);
+    assert_eq!(b.to_tensor().to_vec::<f32>().unwrap(), [2.0; 4]);
+    assert_eq!(repeated.to_vec::<f32>().unwrap(), [5.0; 4]);
+    let (mut a, mut b) = new();
+    let error = attack_both(&mut a, &mut b, true).unwrap_err();
+    assert!(error.message().contains("device 1 fails"), "{error}");
+    // What was written before stays; no shard is lost, and neither buffer has one of the other's.
+    assert_eq!(a.to_tensor().to_vec::<f32>().unwrap(), [1.0; 4]);
+    assert_eq!(b.to_tensor().to_vec::<f32>().unwrap(), [2.0; 4]);
+    attack_both(&mut a, &mut b, false).unwrap();
+    // One on a device alone is not spread over the mesh of the other: it would not be written there.
+    let one = DeviceMapping::replicated(&DeviceMesh::single(Device::cpu()));
+    let mut alone = TensorBuffer::new(full([4], 5.0, DType::F32, &one).unwrap());
+    let error = attack_both(&mut a, &mut alone, false).unwrap_err();
+    assert!(error.kind() == ErrorKind::Sharding && error.fix().is_some(), "{error}");
+    assert_eq!(alone.to_tensor().to_vec::<f32>().unwrap(), [5.0; 4]);
 }
 
 fn scaled_cases(cases: &mut Cases) {
@@ -220,10 +282,16 @@ impl Recorder for Errs {
     fn record(&self, _: &Call<'_>) -> Result<()> {
         Err(Error::new(ErrorKind::Argument, "the tape is full"))
     }
+    fn transfer(&self, _: &Transfer<'_>) -> Result<()> {
+        Err(Error::new(ErrorKind::Argument, "the tape is full"))
+    }
 }
 struct Panics;
 impl Recorder for Panics {
     fn record(&self, _: &Call<'_>) -> Result<()> {
+        panic!("the tape tore")
+    }
+    fn transfer(&self, _: &Transfer<'_>) -> Result<()> {
         panic!("the tape tore")
     }
 }
@@ -234,6 +302,37 @@ impl Recorder for CallsOps {
         self.0.fetch_add(1, Ordering::Relaxed);
         self.1.lock().unwrap().push(call.def.name);
         relu(&call.results[0]).map(drop)
+    }
+    fn transfer(&self, transfer: &Transfer<'_>) -> Result<()> {
+        self.1.lock().unwrap().push(transfer.op);
+        assert_eq!(transfer.operand.shape(), transfer.result.shape());
+        assert_ne!(transfer.operand.mapping(), transfer.result.mapping());
+        relu(transfer.result).map(drop)
+    }
+}
+
+#[test]
+fn recorders_see_transfers_that_a_user_calls() {
+    let m = mesh(&[2]);
+    let (split, whole) = (DeviceMapping::new(&m, [Sharded(0)]).unwrap(), DeviceMapping::replicated(&m));
+    let x = tensor(&m, &[4], &[Sharded(0)]).unwrap();
+    let seen = Arc::new(CallsOps::default());
+    (*Scope::current()).clone().with_recorder(seen.clone()).enter(|| {
+        let y = x.transfer_to(&whole).unwrap();
+        // It lies so already: the same tensor.
+        y.transfer_to(&whole).unwrap();
+        sharding_ops::all_gather(&x, "x", 0).unwrap();
+        // What an op moves is part of its call; what a reader moves is nobody's.
+        sharding_ops::softmax(&x, 0).unwrap();
+        x.to_vec::<f32>().unwrap();
+        y.transfer_to(&split).unwrap();
+    });
+    assert_eq!(*seen.1.lock().unwrap(), ["transfer_to", "all_gather", "softmax", "transfer_to"]);
+    for recorder in [Arc::new(Errs) as Arc<dyn Recorder>, Arc::new(Panics)] {
+        let moved = || (*Scope::current()).clone().with_recorder(recorder).enter(|| x.transfer_to(&whole));
+        let error = catch_unwind(AssertUnwindSafe(moved)).expect("an error, not a panic").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("the tape") && text.contains("x: f32[4]"), "{text}");
     }
 }
 

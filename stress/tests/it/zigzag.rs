@@ -97,7 +97,8 @@ fn movement_ops_take_it_and_move_no_operand() -> Result<()> {
                 assert_eq!(got[i].to_vec::<f32>()?, piece.to_vec::<f32>()?);
             }
             // What keeps its shape keeps its placement.
-            let keeps: [&dyn Fn(&Tensor) -> Result<Tensor>; 3] =
+            type Keeps<'a> = &'a dyn Fn(&Tensor) -> Result<Tensor>;
+            let keeps: [Keeps<'_>; 3] =
                 [&|x| flip(x, &[0]), &|x| roll(x, 3, 0), &|x| flip(&roll(x, -1, 1)?, &[1, 0])];
             for op in keeps {
                 let got = sharding_ops::auto_reshard(Policy::raise(), || op(&x))?;

@@ -198,7 +198,13 @@ fn apply(name: &str, method: &Method<'_>, text: &Text<'_>, inputs: &[Tensor]) ->
         },
         ("unsqueeze", []) => ops::unsqueeze(x, said(axis(), name)?)?,
         ("expand", []) => {
-            let extents: Option<Vec<usize>> = dims().iter().map(|n| usize::try_from(*n).ok()).collect();
+            // -1 is the extent that is there.
+            let new = dims().len().saturating_sub(x.shape().len());
+            let extent = |(axis, n): (usize, &isize)| match *n {
+                -1 => axis.checked_sub(new).map(|axis| x.shape().extent(axis)),
+                n => usize::try_from(n).ok(),
+            };
+            let extents: Option<Vec<usize>> = dims().iter().enumerate().map(extent).collect();
             ops::broadcast_to(x, &said(extents, name)?)?
         }
         ("slice", []) => ops::slice(x, &said(rows_and_columns(text), name)?)?,

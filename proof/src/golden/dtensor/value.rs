@@ -56,7 +56,10 @@ impl Placements {
             let place = if code == "R" {
                 Place::Replicated
             } else if let Some(tensor_axis) = inside("S") {
-                Place::Sharded(tensor_axis.parse().map_err(|_| node.expected("a tensor axis"))?)
+                match tensor_axis.parse() {
+                    Ok(axis) => Place::Sharded(axis),
+                    Err(_) => return Ok(Err(format!("placements that we have no form for: {code}"))),
+                }
             } else if inside("_S").is_some() {
                 return Ok(Err("strided placements, which we do not have".to_owned()));
             } else if inside("MaskP").is_some() {
@@ -73,7 +76,7 @@ impl Placements {
                     _ => return Ok(Err(format!("parts of an op that we do not have: {op}"))),
                 })
             } else {
-                return Err(node.expected("R, S(d), P(op), _S(d,f) or MaskP(op)"));
+                return Ok(Err(format!("placements that we have no form for: {code}")));
             };
             read.places.push(place);
         }
@@ -105,7 +108,10 @@ impl Given {
         }
         let mapping = DeviceMapping::new(mesh, &placements.places);
         let layout = mapping.and_then(|mapping| TensorLayout::new(whole.dtype, &whole.shape, mapping));
-        let layout = layout.map_err(|_| code.expected("placements that fit mesh and shape"))?;
+        let layout = match layout {
+            Ok(layout) => layout,
+            Err(_) => return Ok(Err(format!("placements that we refuse: {}", code.value()))),
+        };
         let parts = match layout.places().iter().any(|place| place.is_partial()) {
             false => vec![whole.clone()],
             true => parts(&node.field("locals")?, &layout, &placements.averaged)?,

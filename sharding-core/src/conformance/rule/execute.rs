@@ -139,7 +139,8 @@ impl<'a> Executor<'a> {
         for row in rows.iter().filter(|row| row.is_staged()) {
             // What an exchange moves depends on all mesh axes together; a row speaks of one.
             let agree = |(a, b): (&StageCollective, &StageCollective)| {
-                a.kind == b.kind && (a.bytes == b.bytes || a.kind == StepKind::Permute)
+                let one = rows.len() == 1;
+                a.kind == b.kind && (a.bytes == b.bytes || (a.kind == StepKind::Permute && !one))
             };
             let ran = &execution.collectives;
             if row.stages.len() != ran.len() || !row.stages.iter().zip(ran).all(agree) {

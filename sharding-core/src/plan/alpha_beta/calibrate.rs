@@ -66,6 +66,18 @@ fn measure(mesh: &DeviceMesh) -> Result<AlphaBetaCost> {
     Ok(model)
 }
 
+/// The elements that each device of a group brings, at several sizes: together as many as the sizes say, and on all devices
+/// of the process no more than is allowed for one tensor. One at least, whatever the mesh.
+fn parts(group: usize, devices: usize) -> impl Iterator<Item = usize> {
+    let most = MOST / devices.max(1);
+    let part = move |bytes: usize| (bytes / 4 / group).max(1);
+    let sizes = BYTES.into_iter().filter(move |bytes| *bytes <= most);
+    // Where even the smallest is too large: as much as may be.
+    let least = BYTES.first().is_none_or(|bytes| *bytes > most).then_some(most);
+    let mut last = 0;
+    sizes.chain(least).map(part).filter(move |part| std::mem::replace(&mut last, *part) != *part)
+}
+
 struct Bench<'a> {
     mesh: &'a DeviceMesh,
     backend: &'a dyn Backend,
@@ -80,7 +92,7 @@ impl Bench<'_> {
         self.backend.read(first, &mut host_bytes(first.bytes())?).map_err(|error| {
             Error::new(ErrorKind::Backend, "a mesh whose devices hold no data takes no time to measure")
                 .with_source(error)
-                .with_fix("model it instead: AlphaBetaCost::new(fabric::NVLINK_4.link)")
+                .with_fix("model it instead: AlphaBetaCost::new(fabric::NVLINK_4.link)?")
         })
     }
 
@@ -143,22 +155,19 @@ impl Bench<'_> {
 
     fn samples(&self, axis: usize) -> Result<Vec<Sample>> {
         let group = self.mesh.size(axis);
-        let most = (MOST / self.mesh.num_devices()).max(4 * group * group);
         let mut samples = Vec::new();
-        for bytes in BYTES.into_iter().filter(|bytes| *bytes <= most) {
-            // Divisible, so that every device has the same part.
-            let part = (bytes / 4 / group).max(1).next_multiple_of(group);
+        for part in parts(group, self.positions.len()) {
             let (partial, sum) = (Place::PARTIAL, ReduceOp::Sum);
             let (rows, columns, whole) = (Place::Sharded(0), Place::Sharded(1), Place::Replicated);
             let kinds = [
-                (StepKind::AllGather, rows, whole, group),
-                (StepKind::ReduceScatter(sum), partial, rows, group),
-                (StepKind::AllReduce(sum), partial, whole, group),
+                (StepKind::AllGather, rows, whole, part),
+                (StepKind::ReduceScatter(sum), partial, rows, part),
+                (StepKind::AllReduce(sum), partial, whole, part),
                 // What one device holds is a part of this tensor: one larger by the group.
-                (StepKind::AllToAll, rows, columns, group * group),
+                (StepKind::AllToAll, rows, columns, group * part),
             ];
-            for (kind, from, to, parts) in kinds {
-                let shape = [parts, part];
+            for (kind, from, to, extent) in kinds {
+                let shape = [group, extent];
                 let on = |place: Place| self.layout(&shape, |own| if own == axis { place } else { whole });
                 let program = Program::search(&on(from)?, &on(to)?, &crate::plan::VolumeCost)?;
                 let shards = self.shards(&program.source)?;
@@ -167,5 +176,27 @@ impl Bench<'_> {
             }
         }
         Ok(samples)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_stays_within_its_bound() {
+        for group in [2, 3, 16, 1024, 4096, 1 << 16] {
+            for others in [1, 2, 64] {
+                let (devices, mut any) = (group * others, false);
+                for part in parts(group, devices) {
+                    let bytes = 4 * group * part * devices;
+                    // One element from each device is the least.
+                    assert!(part == 1 || bytes <= MOST, "{group} x {others}: {bytes} bytes");
+                    any = true;
+                }
+                assert!(any, "{group} x {others}");
+            }
+        }
+        assert_eq!(parts(2, 2).collect::<Vec<_>>(), BYTES.map(|bytes| bytes / 8));
     }
 }

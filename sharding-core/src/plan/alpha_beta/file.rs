@@ -65,7 +65,7 @@ impl AlphaBetaCost {
     /// use sharding_core::plan::{AlphaBetaCost, fabric};
     /// use sharding_core::{BackendKind, DeviceMesh};
     /// let mesh = DeviceMesh::simulated(BackendKind::SIM, [4, 8], ["dp", "tp"])?;
-    /// let cost = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link).with_axis("tp", fabric::NVLINK_4.link)?;
+    /// let cost = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link)?.with_axis("tp", fabric::NVLINK_4.link)?;
     /// let text = cost.to_toml(&mesh)?;
     /// assert_eq!(AlphaBetaCost::from_toml(&text, &mesh)?.link("tp"), fabric::NVLINK_4.link);
     /// let other = DeviceMesh::simulated(BackendKind::SIM, [8, 4], ["dp", "tp"])?;
@@ -126,7 +126,7 @@ impl AlphaBetaCost {
         if !(memory.is_finite() && memory >= 0.0) {
             return Err(damaged(format!("a memory of {memory} seconds per byte is none")));
         }
-        let mut model = Self { memory, ..Self::new(Link { latency: 0.0, seconds_per_byte: 0.0 }) };
+        let mut model = Self { memory, ..Self::of(Link { latency: 0.0, seconds_per_byte: 0.0 }) };
         for axis in stored.axis {
             let link = Link { latency: axis.latency_seconds, seconds_per_byte: axis.seconds_per_byte };
             check(link, &axis.name).map_err(|error| damaged(error.message()))?;
@@ -173,7 +173,9 @@ mod tests {
 
     fn stored() -> (DeviceMesh, AlphaBetaCost, String) {
         let mesh = mesh([4, 8]);
-        let cost = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link).with_axis("tp", Link::new(1.0 / 3.0, 7e9));
+        let cost = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link)
+            .unwrap()
+            .with_axis("tp", Link::new(1.0 / 3.0, 7e9));
         let cost = cost.and_then(|cost| cost.with_memory(3.35e12)).unwrap();
         let text = cost.to_toml(&mesh).unwrap();
         (mesh, cost, text)

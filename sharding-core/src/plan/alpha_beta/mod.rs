@@ -58,7 +58,7 @@ impl Link {
 /// use sharding_core::{BackendKind, DType, DeviceMapping, DeviceMesh, Place, TensorLayout};
 /// // Eight GPUs on NVLink in a server, four servers on InfiniBand.
 /// let mesh = DeviceMesh::simulated(BackendKind::SIM, [4, 8], ["dp", "tp"])?;
-/// let cost = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link).with_axis("tp", fabric::NVLINK_4.link)?;
+/// let cost = AlphaBetaCost::new(fabric::INFINIBAND_NDR.link)?.with_axis("tp", fabric::NVLINK_4.link)?;
 /// let seconds = |places: [Place; 2]| -> sharding_core::Result<f64> {
 ///     let source = TensorLayout::new(DType::F32, [8192, 8192], DeviceMapping::new(&mesh, places)?)?;
 ///     let target = source.with_mapping(DeviceMapping::replicated(&mesh))?;
@@ -81,8 +81,17 @@ pub struct AlphaBetaCost {
 
 impl AlphaBetaCost {
     /// The same link on every mesh axis, and no time for what a device does in its own memory.
-    pub const fn new(link: Link) -> Self {
-        Self { rest: link, axes: Vec::new(), memory: 0.0 }
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] if a figure of the link is negative or not finite, as that of a bandwidth of 0.
+    pub fn new(link: Link) -> Result<Self> {
+        check(link, "every mesh axis")?;
+        Ok(Self::of(link))
+    }
+
+    /// A model of a link that is known to be valid.
+    fn of(rest: Link) -> Self {
+        Self { rest, axes: Vec::new(), memory: 0.0 }
     }
 
     /// The same with another link on the mesh axis of this name.
@@ -91,7 +100,7 @@ impl AlphaBetaCost {
     /// [`ErrorKind::Argument`] if a figure of the link is negative or not finite.
     pub fn with_axis(mut self, name: impl Into<String>, link: Link) -> Result<Self> {
         let name = name.into();
-        check(link, &name)?;
+        check(link, &format!("mesh axis '{name}'"))?;
         match self.axes.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = link,
             None => self.axes.push((name, link)),
@@ -158,14 +167,14 @@ impl AlphaBetaCost {
     }
 }
 
-fn check(link: Link, name: &str) -> Result<()> {
+fn check(link: Link, whose: &str) -> Result<()> {
     if link.is_valid() {
         return Ok(());
     }
     Err(Error::new(
         ErrorKind::Argument,
         format!(
-            "a link of {} seconds and {} seconds per byte on mesh axis '{name}' is none",
+            "a link of {} seconds and {} seconds per byte on {whose} is none",
             link.latency, link.seconds_per_byte
         ),
     )
@@ -222,9 +231,29 @@ mod tests {
 
     fn query(mesh: &DeviceMesh, kind: StepKind, axes: &'static [usize], bytes: f64) -> (Algorithm, f64) {
         let group = axes.iter().map(|axis| mesh.size(*axis)).product();
-        let cost = AlphaBetaCost::new(Link::new(1e-5, 1e10)).with_axis("tp", Link::new(1e-6, 1e11)).unwrap();
+        let cost = AlphaBetaCost::of(Link::new(1e-5, 1e10)).with_axis("tp", Link::new(1e-6, 1e11)).unwrap();
         let cost = cost.with_memory(1e12).unwrap();
         cost.choice(&StepQuery { kind, mesh, axes, group, bytes, received: bytes })
+    }
+
+    #[test]
+    fn a_link_that_is_none_is_refused() {
+        let (good, inf) = (Link::new(1e-6, 1e9), f64::INFINITY);
+        for bad in [
+            Link::new(1e-6, 0.0),
+            Link::new(1e-6, -1e9),
+            Link::new(1e-6, f64::NAN),
+            Link::new(-1e-6, 1e9),
+            Link::new(inf, 1e9),
+            Link::new(f64::NAN, 1e9),
+        ] {
+            for error in [AlphaBetaCost::new(bad), AlphaBetaCost::of(good).with_axis("tp", bad)] {
+                let error = error.unwrap_err();
+                assert!(error.kind() == ErrorKind::Argument && error.fix().is_some(), "{error}");
+            }
+        }
+        // Nothing is lost on it, or it is there at once.
+        assert!(AlphaBetaCost::new(Link::new(0.0, inf)).is_ok());
     }
 
     #[test]
@@ -255,12 +284,12 @@ mod tests {
     #[test]
     fn models_are_told_apart_by_their_keys() {
         let link = Link::new(1e-6, 1e11);
-        let base = AlphaBetaCost::new(link);
+        let base = AlphaBetaCost::of(link);
         let others = [
             base.clone().with_axis("tp", link).unwrap(),
             base.clone().with_axis("dp", link).unwrap(),
             base.clone().with_memory(1e12).unwrap(),
-            AlphaBetaCost::new(Link { latency: 2e-6, ..link }),
+            AlphaBetaCost::of(Link { latency: 2e-6, ..link }),
         ];
         let mut keys: Vec<u64> = others.iter().chain([&base]).map(CostModel::key).collect();
         keys.push(crate::plan::VolumeCost.key());
@@ -272,7 +301,7 @@ mod tests {
 
     #[test]
     fn figures_that_are_none_are_refused() {
-        let base = AlphaBetaCost::new(Link::new(0.0, 1e9));
+        let base = AlphaBetaCost::of(Link::new(0.0, 1e9));
         for link in
             [Link::new(-1.0, 1e9), Link::new(0.0, 0.0), Link { latency: f64::NAN, seconds_per_byte: 0.0 }]
         {

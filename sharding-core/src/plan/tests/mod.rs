@@ -79,7 +79,8 @@ pub(super) struct Call {
 impl Call {
     /// Results have the shape of the operand with the most tensor axes.
     pub(super) fn new(mesh: &[usize], operands: &str, rows: &str) -> Self {
-        let names = if mesh.len() == 1 { &["tp"][..] } else { &["dp", "tp", "cp", "ep"][..mesh.len()] };
+        let many = ["dp", "tp", "cp", "ep", "pp", "sp", "fsdp", "host"];
+        let names = if mesh.len() == 1 { &["tp"][..] } else { &many[..mesh.len()] };
         let mesh = DeviceMesh::simulated(BackendKind::CPU, mesh, names).unwrap();
         let operands: Vec<_> =
             operands.split('|').map(|text| parse_operand(text.trim(), mesh.ndim())).collect();
