@@ -55,7 +55,7 @@ fn rule(cx: &RuleCx<'_>, pads: &[Pads], value: Scalar) -> Result<Rows> {
     replicated_rows(cx, &mut rows);
     pass_through_rows(cx, 0, &mut rows, |axis| (!grows(axis)).then_some(axis));
     let op = row::combination(cx);
-    if may_be_parts(op, x.meta.dtype, value) {
+    if may_be_parts(op, x.meta.dtype, value) || !(0..pads.len()).any(grows) {
         rows.add([Place::Partial(op)], [Place::Partial(op)]);
     }
     if let Some(axis) = cx.place(0).tensor_axis().filter(|axis| grows(*axis)) {
