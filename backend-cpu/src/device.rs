@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use sharding_core::backend::Positions;
 use sharding_core::{BackendKind, Device, DeviceMesh, Error, ErrorKind, Result, Scope};
 use std::any::Any;
+use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,6 +64,30 @@ pub(crate) fn positions(mesh: &DeviceMesh) -> Result<Positions> {
         .with_fix("DeviceMesh::simulated(BackendKind::SIM, shape, names) for meshes of any size"));
     }
     let process = Scope::current().process();
+    let last = LAST.try_with(|last| match &*last.borrow() {
+        Some((known, by, positions)) if *by == process && known == mesh => Some(positions.clone()),
+        _ => None,
+    });
+    if let Some(positions) = last.ok().flatten() {
+        return Ok(positions);
+    }
+    let positions: Positions = found_by(process, mesh)?.into();
+    // At the end of a thread there is nowhere to keep them.
+    if mesh.num_devices() <= KEPT_DEVICES {
+        let _ = LAST.try_with(|last| last.replace(Some((mesh.clone(), process, positions.clone()))));
+    }
+    Ok(positions)
+}
+
+/// Of larger meshes the positions are not kept.
+const KEPT_DEVICES: usize = 1 << 10;
+
+thread_local! {
+    /// The last mesh that was asked for, by which process, and its positions: the collectives of a program ask again and again.
+    static LAST: RefCell<Option<(DeviceMesh, u32, Positions)>> = const { RefCell::new(None) };
+}
+
+fn found_by(process: u32, mesh: &DeviceMesh) -> Result<Vec<usize>> {
     let mut found = Vec::new();
     for (position, device) in mesh.devices().enumerate() {
         if device.process != process || device.kind != BackendKind::CPU {
@@ -77,7 +102,7 @@ pub(crate) fn positions(mesh: &DeviceMesh) -> Result<Positions> {
         }
         found.push(position);
     }
-    Ok(found.into())
+    Ok(found)
 }
 
 /// Set in [`Job::helpers`] when no task is left: who comes now must go.

@@ -195,9 +195,8 @@ impl<'a> KernelCx<'a> {
         let (sa, sb) = (a.shape(), b.shape());
         let fit = || {
             let ([batch_a @ .., m, k], [batch_b @ .., l, n]) = (&**sa, &**sb) else { return None };
-            let mut shape = broadcast(batch_a, batch_b)?.to_vec();
-            shape.extend([*m, *n]);
-            (k == l && a.dtype() == b.dtype()).then(|| Shape::from(shape))
+            let batch = broadcast(batch_a, batch_b)?;
+            (k == l && a.dtype() == b.dtype()).then(|| batch.iter().chain([m, n]).copied().collect::<Shape>())
         };
         let shape = fit().ok_or_else(|| {
             self.misfit(format!("no matrix product of {}{sa} and {}{sb}", a.dtype(), b.dtype()))

@@ -22,3 +22,17 @@ pub(super) fn matmul(name: &str) -> Result<Outcome> {
     let measured = measure(name, || sharding_ops::matmul(&lhs, &rhs))?;
     Ok(measured.with_bytes((3 * n * n * size_of::<f32>()) as u64).with_flops((2 * n * n * n) as u64).into())
 }
+
+/// A benchmark by its name, `attention/BxHxLxD`: every one of L queries of D numbers looks at L keys, in H heads of a batch of B.
+pub(super) fn attention(name: &str) -> Result<Outcome> {
+    let shape = part(name, 1)?.split('x').map(number).collect::<Result<Vec<usize>>>()?;
+    let operand = || whole(&shape);
+    let (query, key, value) = (operand()?, operand()?, operand()?);
+    let attend = || sharding_ops::scaled_dot_product_attention(&query, &key, &value, None, false, None);
+    let measured = measure(name, attend)?;
+    let (elements, length) = (shape.iter().product::<usize>(), shape.get(2).copied().unwrap_or(1));
+    Ok(measured
+        .with_bytes((4 * elements * size_of::<f32>()) as u64)
+        .with_flops((4 * elements * length) as u64)
+        .into())
+}

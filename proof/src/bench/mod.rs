@@ -32,7 +32,7 @@ impl From<Measured> for Outcome {
     }
 }
 
-const BENCHES: [Bench; 31] = [
+const BENCHES: [Bench; 33] = [
     ("dispatch/add/2", dispatch::add),
     ("dispatch/matmul_relu/2", dispatch::matmul_relu),
     ("elementwise/20/4KiB", dispatch::elementwise),
@@ -58,6 +58,8 @@ const BENCHES: [Bench; 31] = [
     ("sharding/equivalent/1M-devices", sharding::equivalent),
     ("matmul/1024", dense::matmul),
     ("matmul/2048", dense::matmul),
+    ("attention/32x12x128x32", dense::attention),
+    ("attention/1x12x1024x64", dense::attention),
     ("encoder/tp1/1x16", encoder::forward),
     ("encoder/tp1/8x64", encoder::forward),
     ("encoder/tp1/32x128", encoder::forward),
