@@ -208,4 +208,7 @@ mod pages {
     struct Manual;
     #[doc = include_str!("../../docs/encoder.md")]
     struct Encoder;
+    #[cfg(feature = "ndarray")]
+    #[doc = include_str!("../../docs/from-jax.md")]
+    struct FromJax;
 }

@@ -16,6 +16,7 @@ mod max_transfer;
 mod report;
 mod shard_map;
 mod spelling;
+mod tinax;
 
 use json::{Malformed, Node};
 use report::Report;
@@ -75,6 +76,7 @@ fn replay_value(value: &serde_json::Value, file: &str, report: &mut Report) -> R
         "max_plan" => max_plan::replay(&root, report),
         "max_transfer" => max_transfer::replay(&root, report),
         "shard_map" => shard_map::replay(&root, report),
+        "tinax" => tinax::replay(&root, report),
         _ => {
             report.skip(suite, "there is no replay of this suite yet", root.count_cases());
             Ok(())

@@ -4,8 +4,10 @@
 //! case whose note says that it is a quirk is not required.
 
 mod equivalent;
+mod mesh;
 mod named_sharding;
 mod partition_spec;
+mod placed;
 mod query;
 mod refusal;
 mod single_device;
@@ -19,8 +21,11 @@ use super::report::{Report, Verdict};
 type Replay = fn(&Node<'_>) -> Parsed<Verdict>;
 
 /// The kinds of cases.
-const KINDS: [(&str, Replay); 5] = [
+const KINDS: [(&str, Replay); 8] = [
+    ("device_put", placed::device_put),
     ("equivalent", equivalent::replay),
+    ("from_single_device_arrays", placed::from_single_device_arrays),
+    ("mesh", mesh::replay),
     ("named_sharding", named_sharding::replay),
     ("partition_spec", partition_spec::replay),
     ("partition_spec_eq", partition_spec::replay_eq),

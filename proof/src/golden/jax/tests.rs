@@ -217,3 +217,70 @@ fn one_device_holds_all() {
     check(single(&memory), PASSES);
     check(json!({"id": 1, "kind": "unheard_of"}), SKIPPED);
 }
+
+#[test]
+fn placed_arrays_are_compared_shard_by_shard() {
+    let put = |change: &dyn Fn(&mut Value)| {
+        let shard =
+            |index: [usize; 2], data: [f32; 2]| json!({"index": [index], "replica_id": 0, "data": data});
+        let mut case = json!({
+            "id": 1, "kind": "device_put", "mesh": {"shape": [2], "axis_names": ["x"], "device_ids": [1, 0]},
+            "spec": ["x"], "global_shape": [4], "data": "iota_f32_row_major",
+            "want": {"shards": [shard([0, 2], [0.0, 1.0]), shard([2, 4], [2.0, 3.0])]},
+        });
+        change(&mut case);
+        case
+    };
+    check(put(&|_| ()), PASSES);
+    check(put(&|case| case["want"]["shards"][1]["data"] = json!([3.0, 2.0])), FAILS);
+    check(put(&|case| case["want"]["shards"][1]["replica_id"] = json!(1)), FAILS);
+    check(put(&|case| case["want"]["shards"][0]["index"] = json!([[2, 4]])), FAILS);
+    check(put(&|case| case["want"]["shards"] = json!([])), FAILS);
+    check(put(&|case| error("device_put", "IndivisibleError")(case)), FAILS);
+    check(
+        put(&|case| {
+            error("device_put", "IndivisibleError")(case);
+            case["global_shape"] = json!([3]);
+        }),
+        PASSES,
+    );
+}
+
+#[test]
+fn pieces_are_put_together_where_they_lie() {
+    let of = |devices: [u32; 2], outcome: Value| {
+        let piece = |device: u32| json!({"device_id": device, "shape": [2]});
+        let mut case = json!({
+            "id": 1, "kind": "from_single_device_arrays", "mesh": {"shape": [2], "axis_names": ["x"]}, "spec": ["x"],
+            "global_shape": [4], "pieces": devices.map(piece),
+        });
+        case.as_object_mut().unwrap().extend(outcome.as_object().unwrap().clone());
+        case
+    };
+    let data = |data: [f32; 4]| json!({"want": {"data": data}});
+    check(of([1, 0], data([0.0, 0.0, 1.0, 1.0])), PASSES);
+    check(of([1, 0], data([1.0, 1.0, 0.0, 0.0])), FAILS);
+    let refused = json!({"error": {"stage": "make_array", "type": "ValueError"}});
+    check(of([1, 1], refused.clone()), PASSES);
+    check(of([0, 1], refused), FAILS);
+}
+
+#[test]
+fn meshes_are_compared_and_some_refused_on_purpose() {
+    let mesh = |names: Value, sizes: Value, outcome: Value| {
+        let mut case = json!({
+            "id": 1, "kind": "mesh", "constructor": "make_mesh", "args": {"axis_sizes": sizes, "axis_names": names},
+        });
+        case.as_object_mut().unwrap().extend(outcome.as_object().unwrap().clone());
+        case
+    };
+    let want = |names: Value, sizes: Value, ids: Value| json!({"want": {"axis_sizes": sizes, "axis_names": names, "axis_types": ["Explicit"], "device_ids": ids}});
+    check(mesh(json!(["x"]), json!([2]), want(json!(["x"]), json!([2]), json!([0, 1]))), PASSES);
+    check(mesh(json!("x"), json!([2]), want(json!(["x"]), json!([2]), json!([0, 1]))), PASSES);
+    check(mesh(json!(["x"]), json!([2]), want(json!(["x"]), json!([2]), json!([1, 0]))), FAILS);
+    check(mesh(json!(["x"]), json!([16]), want(json!(["x"]), json!([16]), json!([0]))), FAILS);
+    check(mesh(json!(["x"]), json!([0]), want(json!(["x"]), json!([0]), json!([]))), SKIPPED);
+    let error = json!({"error": {"stage": "construct", "type": "IndexError"}});
+    check(mesh(json!(["x"]), json!([0]), error.clone()), PASSES);
+    check(mesh(json!(["x"]), json!([2]), error), FAILS);
+}
