@@ -5,7 +5,7 @@ use rustc_hash::FxHasher;
 use std::hash::Hash;
 
 /// Devices of a mesh; a range of slots is stored as one, so a mesh of a million devices costs no list.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) enum DeviceList {
     /// `first`, then the same device at the following slots.
     Slots {

@@ -168,6 +168,28 @@ impl DeviceMesh {
         Ok(Self { inner: self.inner.clone(), axis_types })
     }
 
+    /// The same devices in the same order in a grid of another shape, with [`AxisType::Auto`] on every axis.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mesh`] if the product of the sizes is not the number of devices; else as [`DeviceMesh::new`].
+    pub fn with_grid<N: AsRef<str>>(
+        &self,
+        shape: impl AsRef<[usize]>,
+        names: impl AsRef<[N]>,
+    ) -> Result<Self> {
+        let shape = shape.as_ref();
+        let size = checked_size(shape)?;
+        if size != self.num_devices() {
+            return Err(Error::new(
+                ErrorKind::Mesh,
+                format!("the mesh shape {shape:?} needs {size} devices, {self} has {}", self.num_devices()),
+            )
+            .with_fix("keep the product of the mesh sizes"));
+        }
+        let names = checked_names(names.as_ref(), shape)?;
+        Ok(Self::build(self.inner.devices.clone(), shape, names, size))
+    }
+
     /// The number of mesh axes.
     pub fn ndim(&self) -> usize {
         self.inner.grid.shape.len()

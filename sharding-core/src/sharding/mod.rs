@@ -19,24 +19,33 @@
 mod convert;
 mod devices;
 mod equivalence;
+mod gspmd;
+mod gspmd_from;
+mod gspmd_into;
 mod hlo;
 mod indices;
 mod layout;
 mod mapping;
 mod memory_kind;
 mod named;
+mod ordered;
 mod parts;
+mod pmap;
+mod positional;
 mod single_device;
 mod tiling;
 
 pub use devices::Devices;
 pub use equivalence::equivalent;
+pub use gspmd::GspmdSharding;
 pub use hlo::{HloKind, HloSharding, MeshAxes, Subgroup, TileAssignment};
 pub use indices::IndicesMap;
 pub use layout::layout;
 pub use memory_kind::MemoryKind;
 pub use named::NamedSharding;
 pub use parts::Parts;
+pub use pmap::{PmapAxis, PmapMeshAxis, PmapSharding, PmapSpec};
+pub use positional::PositionalSharding;
 pub use single_device::SingleDeviceSharding;
 pub use tiling::Tiling;
 

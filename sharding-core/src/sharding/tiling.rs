@@ -27,17 +27,21 @@ struct Cut {
     parts: Parts,
     // `None`: evenly, or balanced.
     by: Option<&'static Interned>,
+    // Shards have no such axis: each holds one index of it.
+    dropped: bool,
 }
 
 impl Cut {
     fn whole() -> Self {
-        Self { parts: Parts::whole(), by: None }
+        Self { parts: Parts::whole(), by: None, dropped: false }
     }
     fn is_whole(&self) -> bool {
-        self.by.is_none() && self.parts.ways() == 1
+        self.by.is_none() && !self.dropped && self.parts.ways() == 1
     }
     fn same(&self, other: &Self, positions: usize) -> bool {
-        self.by.map(Place::Custom) == other.by.map(Place::Custom) && self.parts.same(&other.parts, positions)
+        self.by.map(Place::Custom) == other.by.map(Place::Custom)
+            && self.dropped == other.dropped
+            && self.parts.same(&other.parts, positions)
     }
 }
 
@@ -67,7 +71,7 @@ impl Tiling {
                 self.axes.resize_with(tensor_axis + 1, Cut::whole);
             }
             if let Some(cut) = self.axes.get_mut(tensor_axis) {
-                *cut = Cut { parts, by };
+                *cut = Cut { parts, by, dropped: false };
             }
         } else if parts.ways() > 1 {
             return Err(Error::new(
@@ -94,6 +98,18 @@ impl Tiling {
             self.terms.sort_by_key(|(place, _)| place.digest());
         }
         self
+    }
+
+    /// This tiling with shards that lack a tensor axis, which was cut before: each device holds one index of it.
+    #[must_use]
+    pub(super) fn dropping(mut self, tensor_axis: usize) -> Self {
+        if let Some(cut) = self.axes.get_mut(tensor_axis) {
+            cut.dropped = true;
+        }
+        self
+    }
+    fn is_kept(&self, tensor_axis: usize) -> bool {
+        !self.axes.get(tensor_axis).is_some_and(|cut| cut.dropped)
     }
 
     /// The number of tensor axes it was made for.
@@ -144,7 +160,7 @@ impl Tiling {
 
     /// The index ranges of a tensor axis of that extent at a position.
     pub fn ranges(&self, tensor_axis: usize, extent: usize, position: usize) -> Ranges {
-        let Some(Cut { parts, by }) = self.axes.get(tensor_axis) else { return smallvec![0..extent] };
+        let Some(Cut { parts, by, .. }) = self.axes.get(tensor_axis) else { return smallvec![0..extent] };
         match by {
             Some(custom) => custom.placement().ranges(extent, parts.ways(), parts.part(position)),
             None => smallvec![balanced(extent, parts.ways(), parts.part(position))],
@@ -156,10 +172,9 @@ impl Tiling {
     }
     /// The shape of the shard at a position.
     pub fn local_shape(&self, shape: &Shape, position: usize) -> Shape {
-        self.region(shape, position)
-            .iter()
-            .map(|ranges| ranges.iter().map(|range| range.len()).sum())
-            .collect()
+        let region = self.region(shape, position);
+        let kept = region.iter().enumerate().filter(|(axis, _)| self.is_kept(*axis));
+        kept.map(|(_, ranges)| ranges.iter().map(|range| range.len()).sum()).collect()
     }
 
     /// The shape of every shard, if they are alike; else the first tensor axis where they differ.
@@ -170,8 +185,9 @@ impl Tiling {
         shape
             .iter()
             .enumerate()
+            .filter(|(axis, _)| self.is_kept(*axis))
             .map(|(axis, extent)| {
-                let Some(Cut { parts, by }) = self.axes.get(axis) else { return Ok(*extent) };
+                let Some(Cut { parts, by, .. }) = self.axes.get(axis) else { return Ok(*extent) };
                 let ways = parts.ways().max(1);
                 let (each, even) = match by {
                     None => (extent / ways, extent % ways == 0),

@@ -1,7 +1,9 @@
 //! Tile assignments: which device holds which tile.
 
-use super::runs::{Axes, Run, Runs};
+use super::runs::{Axes, Run, Runs, strides};
+use crate::sharding::Parts;
 use crate::{Error, ErrorKind, Result};
+use smallvec::SmallVec;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -164,11 +166,30 @@ impl TileAssignment {
     }
 
     /// The digits of each dimension, if all are digits of the devices' numbers; looks through a list.
-    pub(super) fn digits(&self) -> Option<Vec<smallvec::SmallVec<[Run; 2]>>> {
+    pub(super) fn digits(&self) -> Option<Vec<SmallVec<[Run; 2]>>> {
         match &self.devices {
             Devices::Runs(runs) => runs.grouped(&self.dims),
             Devices::List(list) => Runs::of_list(&list.devices)?.grouped(&self.dims),
         }
+    }
+
+    /// For every dimension, which part of it each device holds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Overflow`] if that takes a list of more devices than are listed.
+    pub(in crate::sharding) fn parts(&self) -> Result<Vec<Parts>> {
+        if let Some(groups) = self.digits() {
+            let digits =
+                |runs: &SmallVec<[Run; 2]>| Parts::digits(runs.iter().map(|run| (run.size, run.stride)));
+            return Ok(groups.iter().map(digits).collect());
+        }
+        self.check_listed()?;
+        let part = |(dim, stride): (&usize, &usize)| {
+            let parts =
+                (0..self.num_devices()).map(|device| self.position(device).unwrap_or(0) / stride % dim);
+            Parts::listed(*dim, parts.collect::<Vec<_>>())
+        };
+        Ok(self.dims.iter().zip(&strides(&self.dims)).map(part).collect())
     }
 
     /// The same devices, row by row in a grid of another shape.
@@ -214,8 +235,11 @@ impl TileAssignment {
     ///
     /// # Errors
     /// [`ErrorKind::Overflow`] if that takes a list of more devices than are listed.
-    pub(super) fn with_last_axis_sorted(&self) -> Result<Self> {
+    pub(in crate::sharding) fn with_last_axis_sorted(&self) -> Result<Self> {
         let last = self.dims.last().copied().unwrap_or(1);
+        if last == 1 {
+            return Ok(self.clone());
+        }
         if let Devices::Runs(runs) = &self.devices
             && let Some(mut groups) = runs.grouped(&self.dims)
         {
@@ -238,15 +262,22 @@ impl TileAssignment {
         Ok(if sorted == *self { self.clone() } else { sorted })
     }
 
-    fn relisted(&self, dims: Axes, mut device: impl FnMut(&Self, usize) -> Option<usize>) -> Result<Self> {
+    /// Whether a list may be made, if it is none already.
+    fn check_listed(&self) -> Result<()> {
         let n = self.num_devices();
-        if n > MOST_LISTED && matches!(self.devices, Devices::Runs(_)) {
-            return Err(Error::new(
-                ErrorKind::Overflow,
-                format!("{self} cuts within a factor of {n} devices, which takes a list; at most {MOST_LISTED} are listed"),
-            )
-            .with_fix("use sizes that the factors of the iota form divide by"));
+        if n <= MOST_LISTED || matches!(self.devices, Devices::List(_)) {
+            return Ok(());
         }
+        Err(Error::new(
+            ErrorKind::Overflow,
+            format!("{self} cuts within a factor of {n} devices, which takes a list; at most {MOST_LISTED} are listed"),
+        )
+        .with_fix("use sizes that the factors of the iota form divide by"))
+    }
+
+    fn relisted(&self, dims: Axes, mut device: impl FnMut(&Self, usize) -> Option<usize>) -> Result<Self> {
+        self.check_listed()?;
+        let n = self.num_devices();
         let devices: Vec<usize> = (0..n).filter_map(|at| device(self, at)).collect();
         Self::listed(dims, devices)
     }
