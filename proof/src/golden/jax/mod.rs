@@ -4,10 +4,13 @@
 //! case whose note says that it is a quirk is not required.
 
 mod equivalent;
+mod gspmd;
 mod mesh;
 mod named_sharding;
 mod partition_spec;
 mod placed;
+mod pmap;
+mod positional;
 mod query;
 mod refusal;
 mod single_device;
@@ -21,14 +24,20 @@ use super::report::{Report, Verdict};
 type Replay = fn(&Node<'_>) -> Parsed<Verdict>;
 
 /// The kinds of cases.
-const KINDS: [(&str, Replay); 8] = [
+const KINDS: [(&str, Replay); 14] = [
     ("device_put", placed::device_put),
     ("equivalent", equivalent::replay),
     ("from_single_device_arrays", placed::from_single_device_arrays),
+    ("gspmd", gspmd::replay),
+    ("gspmd_equal", gspmd::replay_equal),
+    ("gspmd_named_equivalent", gspmd::replay_named_equivalent),
     ("mesh", mesh::replay),
     ("named_sharding", named_sharding::replay),
     ("partition_spec", partition_spec::replay),
     ("partition_spec_eq", partition_spec::replay_eq),
+    ("pmap", pmap::replay),
+    ("positional", positional::replay),
+    ("positional_named_equivalent", positional::replay_named_equivalent),
     ("single_device", single_device::replay),
 ];
 
