@@ -174,11 +174,11 @@ pub use sharding_core::manual::{
 #[doc(no_inline)]
 pub use sharding_core::{
     AbstractMesh, AxisType, BackendKind, BufferLayout, Call, ConversionError, DType, Device, DeviceMapping,
-    DeviceMesh, Element, Error, ErrorKind, HostCopy, HostData, KernelCx, LocalDataOptions, MemoryKind, Mode,
-    NamedMapping, NamedSharding, Operand, PartitionSpec, Place, Placement, Policy, Recorder, ReduceOp,
-    ReplicaPolicy, Result, Scalar, Scope, Shape, Shard, Sharding, ShardingError, Shards,
-    SingleDeviceSharding, SpecEntry, StageCx, Target, Tensor, TensorBuffer, TensorLayout, TensorMeta,
-    Transfer, assert_comm, auto_reshard, auto_reshard_guard,
+    DeviceMesh, Element, Error, ErrorKind, GspmdSharding, HostCopy, HostData, KernelCx, LocalDataOptions,
+    MemoryKind, Mode, NamedMapping, NamedSharding, Operand, PartitionSpec, Place, Placement, PmapSharding,
+    Policy, PositionalSharding, Recorder, ReduceOp, ReplicaPolicy, Result, Scalar, Scope, Shape, Shard,
+    Sharding, ShardingError, Shards, SingleDeviceSharding, SpecEntry, StageCx, Target, Tensor, TensorBuffer,
+    TensorLayout, TensorMeta, Transfer, assert_comm, auto_reshard, auto_reshard_guard,
     backend::{BinaryOp, Expr, LocalArray, MemoryUse, StepKind, UnaryOp},
     half, kernel, layout, make_mesh,
     op::{CaseOperand, Cases, Fill, Op},

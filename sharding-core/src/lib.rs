@@ -94,7 +94,10 @@ pub use process::{HostCopy, HostData, LocalDataOptions, ReplicaPolicy, Shard};
 pub use record::{Call, Recorder, Transfer};
 pub use scope::{Scope, ScopeGuard, auto_reshard, auto_reshard_guard, set_mesh, set_mesh_guard};
 pub use shape::{MAX_TENSOR_AXES, Metas, Shape, TensorMeta, broadcast};
-pub use sharding::{MemoryKind, NamedSharding, Sharding, SingleDeviceSharding, layout};
+pub use sharding::{
+    GspmdSharding, MemoryKind, NamedSharding, PmapSharding, PositionalSharding, Sharding,
+    SingleDeviceSharding, layout,
+};
 pub use sharding_macros::{kernel, sharding_rule};
 pub use spec::{NamedMapping, PartitionSpec, SpecEntry};
 pub use stage::{Shards, StageCx};

@@ -1,6 +1,6 @@
 //! HLO-style shardings on devices.
 
-use super::hlo::{HloKind, HloSharding, Subgroup};
+use super::hlo::{HloKind, HloSharding, MeshAxes, Subgroup};
 use super::ordered::{Grid, Ordered, even, sharding_over_ordered_devices, wrong_dimensions};
 use super::{Devices, MemoryKind, NamedSharding, Parts, Tiling};
 use crate::{AxisType, Device, DeviceMesh, Error, ErrorKind, PartitionSpec, Place, Result, Shape, SpecEntry};
@@ -15,7 +15,7 @@ use std::hash::{Hash, Hasher};
 /// several tensors, and is refused.
 ///
 /// ```
-/// use sharding_core::sharding::GspmdSharding;
+/// use sharding_core::GspmdSharding;
 /// use sharding_core::{BackendKind, DeviceMesh, NamedSharding, Shape, Sharding, spec};
 /// let mesh = DeviceMesh::simulated(BackendKind::CPU, [4, 2], ["x", "y"])?;
 /// let columns = GspmdSharding::on(&mesh, "{devices=[1,2,4]<=[4,2]T(1,0) last_tile_dim_replicate}".parse()?)?;
@@ -119,6 +119,13 @@ impl GspmdSharding {
     /// [`ErrorKind::Conversion`] if the mesh has other devices, or no order of its axes gives this; as
     /// [`NamedSharding::new`] (an unreduced axis must be [`AxisType::Explicit`], for one).
     pub fn to_named(&self, mesh: &DeviceMesh) -> Result<NamedSharding> {
+        let axes = self.axes_on(mesh)?;
+        let used = axes.split.iter().rposition(|entry| !entry.is_empty()).map_or(0, |last| last + 1);
+        self.named(mesh, &axes, used)
+    }
+
+    /// What the axes of a mesh of the same devices do.
+    fn axes_on(&self, mesh: &DeviceMesh) -> Result<MeshAxes> {
         if !mesh.same_devices(&self.holders.mesh) {
             return Err(Error::new(
                 ErrorKind::Conversion,
@@ -126,29 +133,28 @@ impl GspmdSharding {
             )
             .with_fix("use a mesh of the same devices, whose row-major order is that of sharding.device_set()"));
         }
-        // On its one device a maximal sharding is a replicated one.
-        let axes = match self.hlo.kind() {
-            HloKind::Maximal => Default::default(),
-            _ => self.hlo.mesh_axes(mesh.shape())?,
-        };
-        if let Some(axis) =
-            axes.manual.iter().find(|axis| mesh.axis_types().get(**axis) != Some(&AxisType::Manual))
-        {
+        match self.hlo.kind() {
+            // On its one device a maximal sharding is a replicated one.
+            HloKind::Maximal => Ok(MeshAxes::default()),
+            _ => self.hlo.mesh_axes(mesh.shape()),
+        }
+    }
+
+    /// The names of these axes, in so many entries.
+    pub(super) fn named(&self, mesh: &DeviceMesh, axes: &MeshAxes, entries: usize) -> Result<NamedSharding> {
+        let is_manual = |axis: &&usize| mesh.axis_types().get(**axis) == Some(&AxisType::Manual);
+        if let Some(axis) = axes.manual.iter().find(|axis| !is_manual(axis)) {
+            let name = mesh.axis_name(*axis);
             return Err(Error::new(
                 ErrorKind::Conversion,
-                format!(
-                    "{self} is manual along the axis '{}' of {mesh}, which is not of that type",
-                    mesh.axis_name(*axis)
-                ),
+                format!("{self} is manual along the axis '{name}' of {mesh}, which is not of that type"),
             )
             .with_fix("mesh.with_axis_types(..) with AxisType::Manual for this axis"));
         }
-        let names = |axes: &[usize]| -> Vec<String> {
-            axes.iter().map(|axis| mesh.axis_name(*axis).to_owned()).collect()
-        };
-        let used = axes.split.iter().rposition(|entry| !entry.is_empty()).map_or(0, |last| last + 1);
-        let entries = axes.split.iter().take(used).map(|entry| SpecEntry::several(names(entry)));
-        let spec = PartitionSpec::new(entries).with_unreduced(names(&axes.unreduced))?;
+        let name = |axis: &usize| mesh.axis_name(*axis).to_owned();
+        let entry = |axes: &Vec<usize>| SpecEntry::several(axes.iter().map(name));
+        let spec = PartitionSpec::new(axes.split.iter().take(entries).map(entry))
+            .with_unreduced(axes.unreduced.iter().map(name))?;
         NamedSharding::new(mesh, spec)?.in_memory(self.holders.memory)
     }
 

@@ -81,7 +81,8 @@ fn by_stride(factors: &[Vec<(usize, usize)>]) -> Vec<(usize, usize)> {
 }
 
 /// On the mesh that the sharding was made on, if its axes can say it; else on the same devices with an axis for each factor of
-/// the tile assignment, named `axis0` and so on. [`GspmdSharding::to_named`] takes a mesh. Axes that are unreduced become
+/// the tile assignment, named `axis0` and so on; with an entry for every axis of the tensor. [`GspmdSharding::to_named`] takes a
+/// mesh. Axes that are unreduced become
 /// [`AxisType::Explicit`], and manual ones [`AxisType::Manual`].
 ///
 /// # Errors
@@ -96,7 +97,7 @@ impl TryFrom<&GspmdSharding> for NamedSharding {
         {
             mesh = mesh.with_axis_type(mesh.axis_name(axis), axis_type)?;
         }
-        sharding.to_named(&mesh)
+        sharding.named(&mesh, &axes, axes.split.len())
     }
 }
 

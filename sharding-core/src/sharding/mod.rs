@@ -1,9 +1,11 @@
 //! Shardings: which device holds which indices of a tensor, told in several ways.
 //!
 //! All kinds answer the questions of the trait [`Sharding`], whose semantics are those of JAX's class of that name:
-//! [`NamedSharding`] (a mesh and a [`PartitionSpec`](crate::PartitionSpec)), [`SingleDeviceSharding`], and the
-//! [`DeviceMapping`](crate::DeviceMapping) that every tensor has. Shardings by name cut evenly or not at all; a device
-//! mapping cuts any extent. What lies where is one form for all of them, the [`Tiling`].
+//! [`NamedSharding`] (a mesh and a [`PartitionSpec`](crate::PartitionSpec)), [`SingleDeviceSharding`],
+//! [`PositionalSharding`] (an array of device sets), [`PmapSharding`] (an index of a tensor axis on each device),
+//! [`GspmdSharding`] (tiles as XLA writes them), and the [`DeviceMapping`](crate::DeviceMapping) that every tensor has. All
+//! cut evenly or not at all, but a device mapping cuts any extent. What lies where is one form for all of them, the
+//! [`Tiling`]; `B::try_from(&a)` converts between any two kinds, lossless or with an error.
 //!
 //! ```
 //! use sharding_core::{BackendKind, DeviceMesh, NamedSharding, Shape, Sharding, spec};

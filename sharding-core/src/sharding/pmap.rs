@@ -162,7 +162,7 @@ impl fmt::Display for PmapSpec {
 /// and takes tensors of any number of axes; others take as many as the spec has.
 ///
 /// ```
-/// use sharding_core::sharding::PmapSharding;
+/// use sharding_core::PmapSharding;
 /// use sharding_core::{Device, Shape, Sharding};
 /// let devices: Vec<Device> = (0..4).map(|slot| Device::cpu().with_slot(slot)).collect();
 /// let shape = Shape::from([8, 4]);

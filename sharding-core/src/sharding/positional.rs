@@ -14,7 +14,7 @@ use std::fmt;
 /// is that in which the devices were given, whatever became of the array.
 ///
 /// ```
-/// use sharding_core::sharding::PositionalSharding;
+/// use sharding_core::PositionalSharding;
 /// use sharding_core::{Device, Shape, Sharding};
 /// let devices: Vec<Device> = (0..8).map(|slot| Device::cpu().with_slot(slot)).collect();
 /// let grid = PositionalSharding::new(&devices, [8])?.reshape(&[4, -1])?;

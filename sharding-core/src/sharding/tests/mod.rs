@@ -1,8 +1,13 @@
-//! What must hold for every kind of sharding. A new kind adds itself to [`any_sharding`].
+//! What must hold for every kind of sharding. A new kind adds itself to [`any_sharding`]; `PmapSharding` takes one shape only
+//! and is in `pmap`.
 
+mod between;
 mod convert;
+mod gspmd;
 mod mapping;
 mod named;
+mod pmap;
+mod positional;
 mod property;
 mod speed;
 
@@ -92,6 +97,41 @@ fn any_mapping(all: bool) -> impl Strategy<Value = DeviceMapping> {
     })
 }
 
+/// Devices in some order, and four factors of their number in some order.
+fn any_factors() -> impl Strategy<Value = (Vec<Device>, Vec<usize>)> {
+    let devices: Vec<Device> = (0..DEVICES).map(|slot| Device::cpu().with_slot(slot)).collect();
+    (prop_oneof![Just(devices.clone()), Just(devices).prop_shuffle()], Just(vec![2, 2, 3, 1]).prop_shuffle())
+}
+
+/// An array of device sets for tensors of three axes, after all three operations.
+fn any_positional() -> impl Strategy<Value = PositionalSharding> {
+    let order = Just(vec![0_isize, -3, 2, -1]).prop_shuffle();
+    let (dropped, kept) = (0_isize..4, proptest::sample::subsequence(vec![0_isize, 1, -1], 0..3));
+    (any_factors(), order, dropped, kept).prop_map(|((devices, factors), order, dropped, kept)| {
+        let array = PositionalSharding::new(&devices, [devices.len()]).unwrap();
+        let extents: Vec<isize> = factors.iter().map(|factor| *factor as isize).collect();
+        let array = array.reshape(&extents).unwrap().transpose(&order).unwrap();
+        array.replicate(Some(&[dropped]), false).unwrap().replicate(Some(&kept), true).unwrap()
+    })
+}
+
+/// An HLO-style sharding of tensors of three axes, in which every device holds elements.
+fn any_gspmd() -> impl Strategy<Value = GspmdSharding> {
+    let parts =
+        (any_factors(), Just(vec![0_usize, 1, 2, 3]).prop_shuffle(), Just(vec![2, 2, 3, 1]).prop_shuffle());
+    let numbers = Just((0..DEVICES as usize).collect::<Vec<_>>()).prop_shuffle();
+    (parts, numbers, 0..8_usize).prop_map(|(((devices, dims), order, reshape), numbers, form)| {
+        let tiles = match form {
+            0 => return GspmdSharding::get_replicated(&devices).unwrap(),
+            1 => return GspmdSharding::new(&devices, HloSharding::maximal(numbers[0])).unwrap(),
+            2 => TileAssignment::listed(dims, numbers),
+            _ => TileAssignment::iota(dims, reshape, order),
+        };
+        GspmdSharding::new(&devices, HloSharding::tiled(tiles.unwrap(), [Subgroup::Replicated]).unwrap())
+            .unwrap()
+    })
+}
+
 /// A sharding of any kind, in which every device holds elements, for tensors of three axes.
 fn any_sharding() -> impl Strategy<Value = Arc<dyn Sharding>> {
     let single = (0..DEVICES).prop_map(|slot| SingleDeviceSharding::new(Device::cpu().with_slot(slot)));
@@ -99,6 +139,8 @@ fn any_sharding() -> impl Strategy<Value = Arc<dyn Sharding>> {
         4 => any_named(false).prop_map(|sharding| Arc::new(sharding) as Arc<dyn Sharding>),
         4 => any_mapping(false).prop_map(|sharding| Arc::new(sharding) as Arc<dyn Sharding>),
         1 => single.prop_map(|sharding| Arc::new(sharding) as Arc<dyn Sharding>),
+        4 => any_positional().prop_map(|sharding| Arc::new(sharding) as Arc<dyn Sharding>),
+        4 => any_gspmd().prop_map(|sharding| Arc::new(sharding) as Arc<dyn Sharding>),
     ]
 }
 
