@@ -41,34 +41,57 @@ pub(crate) fn run(random: &Random, out: &mut LocalArray) -> Result<()> {
     match (random.distribution, dtype) {
         (Distribution::Uniform { low, high }, DType::F64) => {
             let (range, last) = (high - low, next_below(high, dtype));
-            doubles(random, out, move |long| {
-                let value = low + range * ((long >> 11) as f64 * (1.0 / (1_u64 << 53) as f64));
-                if value < high { value } else { last }
-            })
+            doubles(
+                random,
+                out,
+                #[inline(always)]
+                move |long| {
+                    let value = low + range * ((long >> 11) as f64 * (1.0 / (1_u64 << 53) as f64));
+                    if value < high { value } else { last }
+                },
+            )
         }
-        (Distribution::Normal { mean, std }, DType::F64) => {
-            doubles(random, out, move |long| mean + std * normal_double(long))
-        }
+        (Distribution::Normal { mean, std }, DType::F64) => doubles(
+            random,
+            out,
+            #[inline(always)]
+            move |long| mean + std * normal_double(long),
+        ),
         (Distribution::Uniform { low, high }, DType::F32) => {
             let last = next_below(high, dtype) as f32;
             let (low, high) = (low as f32, high as f32);
-            singles(random, out, move |word| {
-                let value = uniform(word, low, high);
-                if value < high { value } else { last }
-            })
+            singles(
+                random,
+                out,
+                #[inline(always)]
+                move |word| {
+                    let value = uniform(word, low, high);
+                    if value < high { value } else { last }
+                },
+            )
         }
         (Distribution::Uniform { low, high }, DType::F16) => narrow_uniform::<f16>(random, out, low, high),
         (Distribution::Uniform { low, high }, DType::BF16) => narrow_uniform::<bf16>(random, out, low, high),
         (Distribution::Normal { mean, std }, DType::F32) => {
             let (mean, std) = (mean as f32, std as f32);
-            singles(random, out, move |word| mean + std * normal(word))
+            singles(
+                random,
+                out,
+                #[inline(always)]
+                move |word| mean + std * normal(word),
+            )
         }
         (Distribution::Normal { mean, std }, DType::F16) => narrow_normal::<f16>(random, out, mean, std),
         (Distribution::Normal { mean, std }, DType::BF16) => narrow_normal::<bf16>(random, out, mean, std),
         (Distribution::Bernoulli { p }, DType::Bool) => {
             // 2^32 for a chance of 1, which no word reaches.
             let bound = (p * 4_294_967_296.0).round() as u64;
-            singles(random, out, move |word| Truth::new(u64::from(word) < bound))
+            singles(
+                random,
+                out,
+                #[inline(always)]
+                move |word| Truth::new(u64::from(word) < bound),
+            )
         }
         (other, dtype) => Err(unsupported(format_args!("{dtype} from {other:?}"))),
     }
@@ -82,10 +105,15 @@ fn narrow_uniform<S: Narrow<Lane = f32>>(
 ) -> Result<()> {
     let last = S::store(next_below(high, random.dtype) as f32);
     let (low, high) = (low as f32, high as f32);
-    singles(random, out, move |word| {
-        let value = S::store(uniform(word, low, high));
-        if value.load() < high { value } else { last }
-    })
+    singles(
+        random,
+        out,
+        #[inline(always)]
+        move |word| {
+            let value = S::store(uniform(word, low, high));
+            if value.load() < high { value } else { last }
+        },
+    )
 }
 
 fn narrow_normal<S: Narrow<Lane = f32>>(
@@ -95,7 +123,12 @@ fn narrow_normal<S: Narrow<Lane = f32>>(
     std: f64,
 ) -> Result<()> {
     let (mean, std) = (mean as f32, std as f32);
-    singles(random, out, move |word| S::store(mean + std * normal(word)))
+    singles(
+        random,
+        out,
+        #[inline(always)]
+        move |word| S::store(mean + std * normal(word)),
+    )
 }
 
 /// Elements of one word each.
