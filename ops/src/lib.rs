@@ -62,6 +62,7 @@ mod exchanged;
 mod expr;
 mod host;
 mod index;
+mod leaf;
 mod made;
 mod mesh_axes;
 mod method;
@@ -79,6 +80,7 @@ pub use host::{HostSource, from_process_local_data, place_host_array};
 #[cfg(feature = "ndarray")]
 pub use host::{ToNdarray, shard_view};
 pub use index::Index;
+pub use leaf::LeafOps;
 pub use mesh_axes::MeshAxes;
 pub use method::TensorOps;
 pub use op::abs::abs;
@@ -165,8 +167,6 @@ pub use split_sizes::SplitSizes;
 #[doc(no_inline)]
 pub use sharding_core::Place::{Partial, Replicated, Sharded, Unknown};
 #[doc(no_inline)]
-pub use sharding_core::RandomKey;
-#[doc(no_inline)]
 pub use sharding_core::manual::{
     DeviceCx, ManualCx, OnMesh, Over, PerShard, ShardMap, ShardMapBuilder, ShardMapMany, call_on_mesh,
     shard_map,
@@ -190,6 +190,11 @@ pub use sharding_core::{
     trace::{CommReport, CommStep, Explained, TraceFile, explain, trace_to_file},
     visualize::{Picture, Visualize, visualize},
 };
+#[doc(no_inline)]
+pub use sharding_core::{
+    NamedTensors, RandomKey, ShardedState, state,
+    state::{StateTensors, abstract_sharded_state, eager_sharded_init, sharded_load, state_shardings},
+};
 #[cfg(feature = "testing")]
 pub use sharding_core::{check_rule, conformance};
 
@@ -211,4 +216,6 @@ mod pages {
     #[cfg(feature = "ndarray")]
     #[doc = include_str!("../../docs/from-jax.md")]
     struct FromJax;
+    #[doc = include_str!("../../docs/state.md")]
+    struct State;
 }

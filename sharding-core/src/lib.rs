@@ -71,6 +71,7 @@ pub mod sharding;
 mod spec;
 pub mod split;
 mod stage;
+pub mod state;
 mod target;
 mod tensor;
 pub mod trace;
@@ -98,9 +99,10 @@ pub use sharding::{
     GspmdSharding, MemoryKind, NamedSharding, PmapSharding, PositionalSharding, Sharding,
     SingleDeviceSharding, layout,
 };
-pub use sharding_macros::{kernel, sharding_rule};
+pub use sharding_macros::{ShardedState, kernel, sharding_rule};
 pub use spec::{NamedMapping, PartitionSpec, SpecEntry};
 pub use stage::{Shards, StageCx};
+pub use state::{NamedTensors, ShardedState};
 pub use target::Target;
 pub use tensor::{Results, Tensor};
 

@@ -1,4 +1,4 @@
-//! The attributes `#[sharding_rule]` and `#[kernel]`.
+//! The attributes `#[sharding_rule]` and `#[kernel]`, and `#[derive(ShardedState)]`.
 //!
 //! `#[sharding_rule]` stands on a *local kernel*: the function that computes an op on one device's shards. It makes
 //! the op of it: a public function of the same name on tensors, a type of the same name that holds the op's plain
@@ -162,6 +162,7 @@ mod expand;
 mod factor;
 mod kernel;
 mod signature;
+mod state;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -184,6 +185,14 @@ pub fn sharding_rule(
 #[proc_macro_attribute]
 pub fn kernel(arguments: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     kernel::kernel(arguments.into(), item.into()).into()
+}
+
+/// Makes a struct of tensors a state: dotted names, specs, layouts without memory, initialisation and loading.
+///
+/// `sharding_core::state` has the list of what may stand in `#[sharding(..)]`, and an example.
+#[proc_macro_derive(ShardedState, attributes(sharding))]
+pub fn sharded_state(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    state::state(item.into()).into()
 }
 
 /// `#[sharding_rule]` on any token streams.

@@ -33,7 +33,24 @@ fn expanded(text: &str) -> String {
     prettyplease::unparse(&syn::parse2(code).unwrap())
 }
 
+/// Expands the structs of a file that holds nothing else, as states.
+fn expanded_states(text: &str) -> String {
+    let expand = |input: ParseStream<'_>| {
+        let mut code = TokenStream::new();
+        while !input.is_empty() {
+            code.extend(crate::state::state(input.parse::<syn::DeriveInput>()?.to_token_stream()));
+        }
+        Ok(code)
+    };
+    let code = expand.parse_str(text).unwrap();
+    prettyplease::unparse(&syn::parse2(code).unwrap())
+}
+
 fn check(name: &str) {
+    check_by(name, expanded);
+}
+
+fn check_by(name: &str, expanded: fn(&str) -> String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expand");
     let text = std::fs::read_to_string(folder.join(name).with_extension("rs")).unwrap();
     let have = expanded(&text);
@@ -72,9 +89,14 @@ fn refused() {
     check("refused");
 }
 
+#[test]
+fn states() {
+    check_by("states", expanded_states);
+}
+
 /// Every file there is one of the above.
 #[test]
 fn none_is_left_out() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expand");
-    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 10);
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 12);
 }

@@ -576,3 +576,79 @@ fn distance(a: &str, b: &str) -> usize {
     }
     row.last().copied().unwrap_or(0)
 }
+
+// The derive.
+
+pub(crate) fn state_enum(token: impl ToTokens) -> Error {
+    at(
+        token,
+        "a state is a struct: the names of its tensors must not depend on its value; wrap the variants in `Option`s",
+    )
+}
+pub(crate) fn state_union(token: impl ToTokens) -> Error {
+    at(token, "a state is a struct: a union does not know what is in it")
+}
+pub(crate) fn state_empty_list(list: impl ToTokens) -> Error {
+    at(
+        list,
+        "write what the field is: `#[sharding(\"tp\", None)]`, `#[sharding(skip)]`, or no attribute for a Replicated tensor",
+    )
+}
+pub(crate) fn state_struct_keys(token: impl ToTokens) -> Error {
+    at(token, "on the struct stands `#[sharding(crate = path)]` only; specs stand on its fields")
+}
+pub(crate) fn state_item(token: impl ToTokens) -> Error {
+    at(
+        token,
+        "expected an entry of the spec (`\"tp\"`, `None`, `(\"dp\", \"tp\")`), `skip`, `placed`, `name = \"w\"`, `shape = [4, 8]` or `dtype = BF16`",
+    )
+}
+pub(crate) fn state_tuple_item(token: impl ToTokens) -> Error {
+    at(token, "the mesh axes that split one tensor axis are texts: `(\"dp\", \"tp\")`")
+}
+pub(crate) fn state_empty_tuple(span: Span) -> Error {
+    Error::new(span, "no mesh axis splits this tensor axis: write `None`")
+}
+pub(crate) fn state_twice(token: impl ToTokens, key: &str) -> Error {
+    at(token, format!("`{key}` is said twice: remove one"))
+}
+pub(crate) fn state_two_specs(list: impl ToTokens) -> Error {
+    at(list, "the field has a spec already: write one list, with an entry for each tensor axis")
+}
+pub(crate) fn state_skip_and_more(skip: &Ident) -> Error {
+    at(skip, "what is skipped is no state: remove `skip`, or all else")
+}
+pub(crate) fn state_placed_and_spec(placed: &Ident) -> Error {
+    at(placed, "where the tensor lies is said by `placed` and by a spec: remove one")
+}
+pub(crate) fn state_shape_axes(shape: impl ToTokens, axes: usize) -> Error {
+    at(shape, format!("a tensor has at most 16 axes, not {axes}: merge some"))
+}
+pub(crate) fn state_shape_and_spec(shape: impl ToTokens, axes: usize, entries: usize) -> Error {
+    at(shape, format!("the spec has {entries} entries for a tensor of {axes} axes: write one for each axis"))
+}
+pub(crate) fn state_entries(list: impl ToTokens, entries: usize) -> Error {
+    at(list, format!("a tensor has at most 16 axes; the spec has {entries} entries"))
+}
+pub(crate) fn state_empty_axis(name: &LitStr) -> Error {
+    at(name, "the name of a mesh axis is empty: write `None` for a tensor axis that nothing splits")
+}
+pub(crate) fn state_axis_twice(name: &LitStr) -> Error {
+    at(
+        name,
+        format!("the mesh axis {:?} splits twice: a mesh axis splits one tensor axis, once", name.value()),
+    )
+}
+pub(crate) fn state_empty_name(name: &LitStr) -> Error {
+    at(name, "a part of the name is empty: write `name = \"w\"`, or `name = \"attn.w\"` for two parts")
+}
+pub(crate) fn state_name_twice(name: &str, span: Span) -> Error {
+    Error::new(span, format!("two fields have the name {name:?} in files: give one another `name = \"..\"`"))
+}
+pub(crate) fn state_value(token: impl ToTokens, key: &Ident, example: &str) -> Error {
+    at(token, format!("write `{key} = {example}`"))
+}
+/// The text of an assertion in generated code.
+pub(crate) fn state_spec_on_struct() -> &'static str {
+    "a struct has the specs of its own fields: remove the spec here, and write them there"
+}

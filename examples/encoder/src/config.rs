@@ -48,7 +48,7 @@ impl Config {
         })
     }
 
-    fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         let config: Self =
             serde_json::from_str(text).map_err(|error| wrong("it cannot be read").with_source(error))?;
         config.check()?;

@@ -7,29 +7,58 @@
 use sharding_ops::nn::{
     Activation, Attention, Embedding, Heads, LayerNorm, Mlp, NamedTensors, Parallel, TableSplit,
 };
-use sharding_ops::{DType, Index, Tensor, add, slice};
+use sharding_ops::state::{Init, Renamed};
+use sharding_ops::{DType, Index, LeafOps, ShardedState, Tensor, add, sharded_load, slice};
 
 use crate::batch::Batch;
 use crate::collectives::place;
 use crate::config::Config;
 use crate::{Result, wrong};
 
-/// A model on a mesh.
+/// A model on a mesh. Its tensors have the names of the file, but for those of the attention and the MLP: see
+/// [`file_name`].
+#[derive(ShardedState)]
+#[sharding(crate = sharding_ops)]
 pub struct Model {
     /// `[word piece, hidden]`, split along the word pieces.
+    #[sharding(name = "embeddings.word_embeddings")]
     words: Embedding,
     /// `[position, hidden]`, Replicated, with the first token type's embedding added: all tokens are of this type.
+    #[sharding(name = "embeddings.position_embeddings.weight")]
     positions: Tensor,
+    /// `[token type, hidden]`: no longer there when its first row is added to the positions.
+    #[sharding(name = "embeddings.token_type_embeddings.weight")]
+    types: Option<Tensor>,
+    #[sharding(name = "embeddings.LayerNorm")]
     norm: LayerNorm,
+    #[sharding(name = "encoder.layer")]
     layers: Vec<Layer>,
 }
 
 /// A layer: attention and MLP, each with what it was given added to its result and a layer norm after that.
+#[derive(ShardedState)]
+#[sharding(crate = sharding_ops)]
 struct Layer {
     attention: Attention,
+    #[sharding(name = "attention.output.LayerNorm")]
     attention_norm: LayerNorm,
     mlp: Mlp,
+    #[sharding(name = "output.LayerNorm")]
     mlp_norm: LayerNorm,
+}
+
+/// The name in BERT's files of a tensor of the model.
+pub fn file_name(name: &str) -> String {
+    let parts = [
+        (".attention.query.", ".attention.self.query."),
+        (".attention.key.", ".attention.self.key."),
+        (".attention.value.", ".attention.self.value."),
+        (".attention.output.", ".attention.output.dense."),
+        (".mlp.up.", ".intermediate.dense."),
+        (".mlp.down.", ".output.dense."),
+    ];
+    let renamed = parts.iter().find(|(own, _)| name.contains(own) && !name.contains(".LayerNorm."));
+    renamed.map_or_else(|| name.to_owned(), |(own, file)| name.replace(own, file))
 }
 
 impl Model {
@@ -39,28 +68,29 @@ impl Model {
     /// If the weights are not of the sizes of the config, not f32, or of more layers; else what the source says.
     pub fn load(weights: &impl NamedTensors, config: &Config, parallel: &Parallel) -> Result<Self> {
         check(weights, config)?;
-        let norm = |name: &str| LayerNorm::load(weights, name, parallel, config.layer_norm_eps);
-        let layer = |i: usize| -> Result<Layer> {
-            let of = |part: &str| format!("encoder.layer.{i}.{part}");
-            let [query, key, value] =
-                ["query", "key", "value"].map(|part| of(&format!("attention.self.{part}")));
-            let output = of("attention.output.dense");
-            let heads = Heads::equal(config.num_attention_heads);
-            let (up, down) = (of("intermediate.dense"), of("output.dense"));
-            Ok(Layer {
-                attention: Attention::load(weights, [&query, &key, &value, &output], parallel, heads)?,
-                attention_norm: norm(&of("attention.output.LayerNorm"))?,
-                mlp: Mlp::load(weights, &up, None, &down, parallel, Activation::Gelu)?,
-                mlp_norm: norm(&of("output.LayerNorm"))?,
-            })
-        };
-        let words = Embedding::load(weights, "embeddings.word_embeddings", parallel, TableSplit::Vocabulary)?;
-        let table =
-            |name: &str| weights.tensor(&format!("embeddings.{name}_embeddings.weight"), &parallel.whole());
-        let positions = add(&table("position")?, &rows(&table("token_type")?, 1)?)?;
-        let norm = norm("embeddings.LayerNorm")?;
-        let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
-        Ok(Self { words, positions, norm, layers })
+        let weights = Renamed::new(weights, file_name);
+        sharded_load::<Self>(parallel.mesh(), &weights, |init| Self::new(init, config, parallel))
+    }
+
+    /// A model of the sizes of a config, for [`eager_sharded_init`](sharding_ops::eager_sharded_init) and the others.
+    ///
+    /// # Errors
+    /// If a maker does.
+    pub fn new(init: &Init<'_, Self>, config: &Config, parallel: &Parallel) -> Result<Self> {
+        let (hidden, eps) = (config.hidden_size, config.layer_norm_eps);
+        let words = [config.vocab_size, hidden];
+        let words = Embedding::init(&init.words, words, parallel, TableSplit::Vocabulary)?;
+        let positions = init.positions.shape([config.max_position_embeddings, hidden]).normal(0.0, 0.02)?;
+        let types = init.types.shape([config.type_vocab_size, hidden]).normal(0.0, 0.02)?;
+        Ok(Self {
+            words,
+            positions: add(&positions, &rows(&types, 1)?)?,
+            types: None,
+            norm: LayerNorm::init(&init.norm, hidden, parallel, eps)?,
+            layers: init
+                .layers
+                .each(config.num_hidden_layers, |init, _| Layer::new(init, config, parallel))?,
+        })
     }
 
     /// The hidden states after the last layer, `[sentence, token, hidden]`; those of padding mean nothing.
@@ -79,6 +109,24 @@ impl Model {
 }
 
 impl Layer {
+    fn new(init: &Init<'_, Self>, config: &Config, parallel: &Parallel) -> Result<Self> {
+        let (hidden, eps) = (config.hidden_size, config.layer_norm_eps);
+        let heads = Heads::equal(config.num_attention_heads);
+        let sizes = [hidden, config.intermediate_size];
+        Ok(Self {
+            attention: Attention::init(
+                &init.attention,
+                hidden,
+                parallel,
+                heads,
+                hidden / heads.query.max(1),
+            )?,
+            attention_norm: LayerNorm::init(&init.attention_norm, hidden, parallel, eps)?,
+            mlp: Mlp::init(&init.mlp, sizes, false, parallel, Activation::Gelu)?,
+            mlp_norm: LayerNorm::init(&init.mlp_norm, hidden, parallel, eps)?,
+        })
+    }
+
     fn forward(&self, x: &Tensor, bias: &Tensor) -> Result<Tensor> {
         let attended = place!("attention").in_scope(|| self.attention.forward(x, Some(bias)))?;
         let x = self.attention_norm.forward(&add(&attended, x)?)?;
@@ -116,4 +164,55 @@ fn check(weights: &impl NamedTensors, config: &Config) -> Result<()> {
         .with_fix("use the files of one model"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use sharding_ops::{BackendKind, DeviceMesh, StateTensors, abstract_sharded_state, eager_sharded_init};
+    use std::collections::BTreeSet;
+
+    fn parallel(tp: usize) -> Parallel {
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [tp], ["tp"]).unwrap();
+        Parallel::along(&mesh, "tp").unwrap()
+    }
+
+    fn tiny() -> Config {
+        Config::parse(&config::tests::tiny().to_string()).unwrap()
+    }
+
+    #[test]
+    fn layouts_are_those_of_the_file() {
+        let (config, parallel) = (tiny(), parallel(5));
+        let layouts = abstract_sharded_state::<Model>(&parallel.mesh().to_abstract(), |init| {
+            Model::new(init, &config, &parallel)
+        });
+        let layouts = layouts.unwrap();
+        let mut have: BTreeSet<_> =
+            layouts.iter().map(|x| (file_name(x.name()), x.meta().shape.to_vec())).collect();
+        // It is added to the positions.
+        let types = ("embeddings.token_type_embeddings.weight".to_owned(), vec![2, 12]);
+        assert!(have.insert(types));
+        assert_eq!(have, config.tensors().into_iter().collect());
+        // Six heads over five devices, of two elements each.
+        let query = layouts.get("encoder.layer.1.attention.query.weight").unwrap();
+        assert!(query.to_string().contains("[4, 2, 2, 2, 2]"), "{query}");
+    }
+
+    #[test]
+    fn one_seed_is_one_model_on_every_mesh() {
+        let config = tiny();
+        let weights = |tp: usize| {
+            let parallel = parallel(tp);
+            let model =
+                eager_sharded_init::<Model>(parallel.mesh(), 7, |init| Model::new(init, &config, &parallel));
+            let all = model.unwrap();
+            all.tensors().into_iter().map(|(name, x)| (name, x.to_vec::<f32>().unwrap())).collect::<Vec<_>>()
+        };
+        let want = weights(1);
+        assert!(want.iter().all(|(_, values)| !values.is_empty()));
+        assert_eq!(weights(2), want);
+        assert_eq!(weights(5), want);
+    }
 }

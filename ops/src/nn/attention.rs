@@ -2,7 +2,8 @@
 
 use super::{Linear, LinearSplit, NamedTensors, Parallel};
 use crate::{reshape, scaled_dot_product_attention, transpose};
-use sharding_core::{Error, ErrorKind, Result, Shape, Tensor};
+use sharding_core::state::Init;
+use sharding_core::{Error, ErrorKind, Result, Shape, ShardedState, Tensor};
 
 /// The number of heads of an [`Attention`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl Heads {
 /// assert_eq!(attention.forward(&x, None)?.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
 /// # Ok::<(), sharding_ops::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, ShardedState)]
 pub struct Attention {
     /// `[query heads * head, width]`.
     pub query: Linear,
@@ -76,8 +77,10 @@ pub struct Attention {
     /// `[width, query heads * head]`.
     pub output: Linear,
     /// How many heads there are.
+    #[sharding(skip)]
     pub heads: Heads,
     /// Whether a token attends only to itself and those before it.
+    #[sharding(skip)]
     pub causal: bool,
 }
 
@@ -98,18 +101,36 @@ impl Attention {
         let shape = source.meta(&weight)?.shape;
         let head = head_size(&shape, heads)
             .map_err(|error| error.with_op("Attention").with_operands([format!("{weight}: {shape}")]))?;
-        let (unit, queries, others) = match heads {
-            // A head is not cut.
-            Heads { query: 1, .. } => (head, LinearSplit::Replicated, LinearSplit::Replicated),
-            Heads { key_value: 1, .. } => (head, LinearSplit::Column, LinearSplit::Replicated),
-            _ => (group * head, LinearSplit::Column, LinearSplit::Column),
-        };
-        let last = if queries == LinearSplit::Column { LinearSplit::Row } else { queries };
+        let Splits { unit, queries, others, last } = Splits::of(heads, group, head);
         Ok(Self {
             query: Linear::load_units(source, query, parallel, queries, unit)?,
             key: Linear::load_units(source, key, parallel, others, head)?,
             value: Linear::load_units(source, value, parallel, others, head)?,
             output: Linear::load_units(source, output, parallel, last, unit)?,
+            heads,
+            causal: false,
+        })
+    }
+
+    /// The layers of [`Linear::init`], for heads of `head` elements each. The layer is not causal.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] if the heads do not fit each other, else as [`Linear::init`].
+    pub fn init(
+        init: &Init<'_, Self>,
+        width: usize,
+        parallel: &Parallel,
+        heads: Heads,
+        head: usize,
+    ) -> Result<Self> {
+        let group = heads.group().map_err(|error| error.with_op("Attention"))?;
+        let Splits { unit, queries, others, last } = Splits::of(heads, group, head);
+        let [inner, outer] = [heads.query, heads.key_value].map(|heads| heads.saturating_mul(head));
+        Ok(Self {
+            query: Linear::init_units(&init.query, [inner, width], parallel, queries, unit)?,
+            key: Linear::init_units(&init.key, [outer, width], parallel, others, head)?,
+            value: Linear::init_units(&init.value, [outer, width], parallel, others, head)?,
+            output: Linear::init_units(&init.output, [width, inner], parallel, last, unit)?,
             heads,
             causal: false,
         })
@@ -142,6 +163,29 @@ impl Attention {
         dims.truncate(dims.len().saturating_sub(2));
         dims.push((query * head) as isize);
         self.output.forward(&reshape(&mixed, &dims)?)
+    }
+}
+
+/// How the linear layers are split, so that no head is cut.
+struct Splits {
+    /// The indices of queries that stay together.
+    unit: usize,
+    queries: LinearSplit,
+    /// Keys and values.
+    others: LinearSplit,
+    /// The output.
+    last: LinearSplit,
+}
+
+impl Splits {
+    fn of(heads: Heads, group: usize, head: usize) -> Self {
+        let (unit, queries, others) = match heads {
+            Heads { query: 1, .. } => (head, LinearSplit::Replicated, LinearSplit::Replicated),
+            Heads { key_value: 1, .. } => (head, LinearSplit::Column, LinearSplit::Replicated),
+            _ => (group * head, LinearSplit::Column, LinearSplit::Column),
+        };
+        let last = if queries == LinearSplit::Column { LinearSplit::Row } else { queries };
+        Self { unit, queries, others, last }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::linear::reduced;
 use super::{NamedTensors, Parallel};
-use crate::embedding;
-use sharding_core::{DeviceMapping, Error, ErrorKind, Result, Shape, Tensor};
+use crate::{LeafOps, embedding};
+use sharding_core::state::Init;
+use sharding_core::{DeviceMapping, Error, ErrorKind, Result, Shape, ShardedState, Tensor};
 
 /// Which axis of an embedding table `[vocabulary, width]` is split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,11 +32,13 @@ pub enum TableSplit {
 /// assert_eq!(rows.to_vec::<f32>()?, [4.0, 5.0, 0.0, 1.0]);
 /// # Ok::<(), sharding_ops::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, ShardedState)]
 pub struct Embedding {
     /// `[vocabulary, width]`.
+    #[sharding(placed)]
     pub weight: Tensor,
     /// Whether parts that come from a split of the vocabulary are added up. If not, the result is Partial.
+    #[sharding(skip)]
     pub reduce: bool,
 }
 
@@ -55,6 +58,21 @@ impl Embedding {
         let mapping = Self::mapping(&shape, parallel, split)
             .map_err(|error| error.with_op("Embedding").with_operands([format!("{weight}: {shape}")]))?;
         Ok(Self { weight: source.tensor(&weight, &mapping)?, reduce: true })
+    }
+
+    /// A table of numbers of the standard normal distribution, as PyTorch's; or, where the state is loaded, that of the source.
+    ///
+    /// # Errors
+    /// As [`Leaf::build`](sharding_core::state::Leaf::build).
+    pub fn init(
+        init: &Init<'_, Self>,
+        [vocabulary, width]: [usize; 2],
+        parallel: &Parallel,
+        split: TableSplit,
+    ) -> Result<Self> {
+        let shape = Shape::from([vocabulary, width]);
+        let mapping = Self::mapping(&shape, parallel, split)?;
+        Ok(Self { weight: init.weight.shape(shape).mapping(&mapping).normal(0.0, 1.0)?, reduce: true })
     }
 
     /// The mapping of a table of the shape `[vocabulary, width]`.

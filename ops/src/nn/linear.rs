@@ -1,8 +1,9 @@
 //! The linear layer, split by outputs or by inputs.
 
 use super::{NamedTensors, Parallel};
-use crate::{all_reduce, linear};
-use sharding_core::{DeviceMapping, Error, ErrorKind, Result, Shape, Tensor};
+use crate::{LeafOps, all_reduce, linear};
+use sharding_core::state::Init;
+use sharding_core::{DeviceMapping, Error, ErrorKind, Result, Shape, ShardedState, Tensor};
 
 /// Which axis of a linear layer's weight `[out, in]` is split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,13 +40,16 @@ pub enum LinearSplit {
 /// assert_eq!(parts.to_vec::<f32>()?, [13.0, 27.0]);
 /// # Ok::<(), sharding_ops::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, ShardedState)]
 pub struct Linear {
     /// `[out, in]`.
+    #[sharding(placed)]
     pub weight: Tensor,
     /// `[out]`; placed as the outputs of the weight are.
+    #[sharding(placed)]
     pub bias: Option<Tensor>,
     /// Whether parts of a sum that come from a split of the inputs are added up. If not, the result is Partial.
+    #[sharding(skip)]
     pub reduce: bool,
 }
 
@@ -92,6 +96,43 @@ impl Linear {
             false => None,
         };
         Ok(Self { weight: source.tensor(&weight, &of_weight)?, bias, reduce: true })
+    }
+
+    /// A layer whose weight and bias are uniform in `±1 / sqrt(in)`, as PyTorch's; or, where the state is loaded, those of
+    /// the source. The bias is there unless a source has none.
+    ///
+    /// # Errors
+    /// As [`Leaf::build`](sharding_core::state::Leaf::build).
+    pub fn init(
+        init: &Init<'_, Self>,
+        [outputs, inputs]: [usize; 2],
+        parallel: &Parallel,
+        split: LinearSplit,
+    ) -> Result<Self> {
+        Self::init_units(init, [outputs, inputs], parallel, split, 1)
+    }
+
+    /// [`Linear::init`] with the split axis in whole units of `unit` indices, such as the elements of a head.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`] if the axis is no number of whole units, else as [`Linear::init`].
+    pub fn init_units(
+        init: &Init<'_, Self>,
+        [outputs, inputs]: [usize; 2],
+        parallel: &Parallel,
+        split: LinearSplit,
+        unit: usize,
+    ) -> Result<Self> {
+        let shape = Shape::from([outputs, inputs]);
+        let [of_weight, of_bias] = Self::mappings(&shape, parallel, split, unit).map_err(|error| {
+            error.with_op("Linear").with_operands([format!("{}: {shape}", init.weight.name())])
+        })?;
+        // A layer without inputs has no weights to bound.
+        let bound = 1.0 / (inputs.max(1) as f64).sqrt();
+        let bias =
+            init.bias.is_there().then(|| init.bias.shape([outputs]).mapping(&of_bias).uniform(-bound..bound));
+        let weight = init.weight.shape(shape).mapping(&of_weight).uniform(-bound..bound)?;
+        Ok(Self { weight, bias: bias.transpose()?, reduce: true })
     }
 
     /// The mappings of a weight of the shape `[out, in]` and of its bias.

@@ -2,7 +2,8 @@
 
 use super::{Linear, LinearSplit, NamedTensors, Parallel};
 use crate::{gelu, gelu_tanh, mul, relu, silu};
-use sharding_core::{Result, Tensor};
+use sharding_core::state::Init;
+use sharding_core::{Result, ShardedState, Tensor};
 
 /// The function between the layers of an [`Mlp`].
 #[non_exhaustive]
@@ -54,7 +55,7 @@ impl Activation {
 /// assert_eq!(mlp.forward(&x)?.to_vec::<f32>()?, [6.0]);
 /// # Ok::<(), sharding_ops::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, ShardedState)]
 pub struct Mlp {
     /// `[wide, width]`.
     pub up: Linear,
@@ -63,6 +64,7 @@ pub struct Mlp {
     /// `[width, wide]`.
     pub down: Linear,
     /// The function in between.
+    #[sharding(skip)]
     pub activation: Activation,
 }
 
@@ -84,6 +86,27 @@ impl Mlp {
             up: column(up)?,
             gate: gate.map(column).transpose()?,
             down: Linear::load(source, down, parallel, LinearSplit::Row)?,
+            activation,
+        })
+    }
+
+    /// The layers of [`Linear::init`] from `width` to `wide` and back.
+    ///
+    /// # Errors
+    /// As [`Linear::init`].
+    pub fn init(
+        init: &Init<'_, Self>,
+        [width, wide]: [usize; 2],
+        gated: bool,
+        parallel: &Parallel,
+        activation: Activation,
+    ) -> Result<Self> {
+        let column =
+            |init: &Init<'_, Linear>| Linear::init(init, [wide, width], parallel, LinearSplit::Column);
+        Ok(Self {
+            up: column(&init.up)?,
+            gate: gated.then(|| column(&init.gate)).transpose()?,
+            down: Linear::init(&init.down, [width, wide], parallel, LinearSplit::Row)?,
             activation,
         })
     }

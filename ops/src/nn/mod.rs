@@ -41,7 +41,6 @@ mod linear;
 mod mlp;
 mod parallel;
 mod rms_norm;
-mod source;
 
 pub use attention::{Attention, Heads};
 pub use embedding::{Embedding, TableSplit};
@@ -50,4 +49,4 @@ pub use linear::{Linear, LinearSplit};
 pub use mlp::{Activation, Mlp};
 pub use parallel::Parallel;
 pub use rms_norm::RmsNorm;
-pub use source::NamedTensors;
+pub use sharding_core::NamedTensors;

@@ -1,8 +1,9 @@
 //! RMS norm with its weight.
 
 use super::{NamedTensors, Parallel};
-use crate::rms_norm;
-use sharding_core::{Result, Tensor};
+use crate::{LeafOps, rms_norm};
+use sharding_core::state::Init;
+use sharding_core::{Result, ShardedState, Tensor};
 
 /// `x / sqrt(mean(x²) + eps) * weight` over the last axis (Zhang and Sennrich, Root Mean Square Layer Normalization, 2019).
 /// The weight is Replicated; `x` may lie in any way: where its last axis is split, one small all_reduce brings the mean
@@ -17,11 +18,13 @@ use sharding_core::{Result, Tensor};
 /// assert_eq!(norm.forward(&x)?.to_vec::<f32>()?, [1.0, 7.0]);
 /// # Ok::<(), sharding_ops::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, ShardedState)]
 pub struct RmsNorm {
     /// `[width]`, what the normalised values are multiplied by.
+    #[sharding(placed)]
     pub weight: Tensor,
     /// What is added to the mean square; not negative.
+    #[sharding(skip)]
     pub eps: f64,
 }
 
@@ -32,6 +35,14 @@ impl RmsNorm {
     /// What the source says.
     pub fn load(source: &impl NamedTensors, name: &str, parallel: &Parallel, eps: f64) -> Result<Self> {
         Ok(Self { weight: source.tensor(&format!("{name}.weight"), &parallel.whole())?, eps })
+    }
+
+    /// A layer of ones; or, where the state is loaded, of what the source has.
+    ///
+    /// # Errors
+    /// As [`Leaf::build`](sharding_core::state::Leaf::build).
+    pub fn init(init: &Init<'_, Self>, width: usize, parallel: &Parallel, eps: f64) -> Result<Self> {
+        Ok(Self { weight: init.weight.shape([width]).mapping(&parallel.whole()).ones()?, eps })
     }
 
     /// `[.., width]` to the same.

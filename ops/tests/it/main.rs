@@ -18,6 +18,7 @@ mod random;
 mod rule;
 #[cfg(all(feature = "sim", feature = "cpu"))]
 mod sim;
+mod state;
 #[cfg(feature = "cpu")]
 mod trace;
 mod view;

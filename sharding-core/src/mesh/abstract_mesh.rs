@@ -45,6 +45,10 @@ impl AbstractMesh {
         Self { grid, axis_types }
     }
 
+    pub(super) fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
     /// The same mesh with other axis types.
     ///
     /// # Errors

@@ -350,6 +350,15 @@ impl DeviceMesh {
         Arc::ptr_eq(&self.inner, &other.inner) || self.inner.grid == other.inner.grid
     }
 
+    /// A mesh of this shape whose devices are in no process: tensors on it have no shards.
+    pub(crate) fn elsewhere(mesh: &AbstractMesh) -> Self {
+        let first = Device::cpu().with_process(u32::MAX);
+        let grid = mesh.grid();
+        let all =
+            Self::build(DeviceList::Slots { first }, &grid.shape, grid.names.clone(), mesh.num_devices());
+        Self { axis_types: mesh.axis_types().into(), ..all }
+    }
+
     /// Shape and names without the devices.
     pub fn to_abstract(&self) -> AbstractMesh {
         AbstractMesh::from_parts(self.inner.grid.clone(), self.axis_types.clone())

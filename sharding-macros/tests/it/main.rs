@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod declare;
+mod state;
 
 /// One mistake per file. The texts are those of the pinned toolchain.
 #[test]

@@ -1,0 +1,12 @@
+//! Names differ.
+
+use sharding_core::{ShardedState, Tensor};
+
+#[derive(ShardedState)]
+struct Linear {
+    #[sharding(name = "bias")]
+    weight: Tensor,
+    bias: Tensor,
+}
+
+fn main() {}
