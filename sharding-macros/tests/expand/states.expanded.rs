@@ -39,7 +39,7 @@ const _: () = {
                             "weight",
                             ::sharding_core::__private::state::Declared::new()
                                 .spec(
-                                    ::sharding_core::__private::PartitionSpec::default()
+                                    <::sharding_core::__private::PartitionSpec as ::core::default::Default>::default()
                                         .with(::sharding_core::__private::SpecEntry::from("tp"))
                                         .with(::sharding_core::__private::SpecEntry::none()),
                                 )
@@ -55,7 +55,7 @@ const _: () = {
                             "b",
                             ::sharding_core::__private::state::Declared::new()
                                 .spec(
-                                    ::sharding_core::__private::PartitionSpec::default()
+                                    <::sharding_core::__private::PartitionSpec as ::core::default::Default>::default()
                                         .with(
                                             ::sharding_core::__private::SpecEntry::several(["dp", "tp"]),
                                         ),
@@ -84,7 +84,7 @@ const _: () = {
                         "weight",
                         &::sharding_core::__private::state::Declared::new()
                             .spec(
-                                ::sharding_core::__private::PartitionSpec::default()
+                                <::sharding_core::__private::PartitionSpec as ::core::default::Default>::default()
                                     .with(::sharding_core::__private::SpecEntry::from("tp"))
                                     .with(::sharding_core::__private::SpecEntry::none()),
                             ),
@@ -100,7 +100,7 @@ const _: () = {
                         "b",
                         &::sharding_core::__private::state::Declared::new()
                             .spec(
-                                ::sharding_core::__private::PartitionSpec::default()
+                                <::sharding_core::__private::PartitionSpec as ::core::default::Default>::default()
                                     .with(
                                         ::sharding_core::__private::SpecEntry::several(["dp", "tp"]),
                                     ),
@@ -130,7 +130,7 @@ const _: () = {
                         "weight",
                         &::sharding_core::__private::state::Declared::new()
                             .spec(
-                                ::sharding_core::__private::PartitionSpec::default()
+                                <::sharding_core::__private::PartitionSpec as ::core::default::Default>::default()
                                     .with(::sharding_core::__private::SpecEntry::from("tp"))
                                     .with(::sharding_core::__private::SpecEntry::none()),
                             ),
@@ -146,7 +146,7 @@ const _: () = {
                         "b",
                         &::sharding_core::__private::state::Declared::new()
                             .spec(
-                                ::sharding_core::__private::PartitionSpec::default()
+                                <::sharding_core::__private::PartitionSpec as ::core::default::Default>::default()
                                     .with(
                                         ::sharding_core::__private::SpecEntry::several(["dp", "tp"]),
                                     ),
