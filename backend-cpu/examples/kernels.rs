@@ -166,7 +166,8 @@ fn main() -> Result<()> {
         ("attention 4096 16x64 causal", [1, 16, 4096, 64], Some(0)),
     ] {
         let keys = if l == 1 { 4096 } else { l };
-        let heads = |tokens: usize| Ok(array(&[b, tokens, h, e])?.permute(&[0, 2, 1, 3]));
+        let heads =
+            |tokens: usize| -> Result<LocalArray> { Ok(array(&[b, tokens, h, e])?.permute(&[0, 2, 1, 3])) };
         let (q, k, v) = (heads(l)?, heads(keys)?, heads(keys)?);
         let mask = array(&[b, 1, 1, keys])?;
         let scale = 1.0 / (e as f64).sqrt();

@@ -12,7 +12,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 static ARCH: LazyLock<pulp::Arch> = LazyLock::new(pulp::Arch::new);
@@ -108,6 +108,9 @@ fn found_by(process: u32, mesh: &DeviceMesh) -> Result<Vec<usize>> {
 /// Set in [`Job::helpers`] when no task is left: who comes now must go.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
+/// See [`Job::taken`].
+const BACK: u64 = 1 << 32;
+
 /// How often a thread looks for the last helper before it lets others run.
 const SPINS: usize = 1 << 10;
 
@@ -116,7 +119,7 @@ const SPINS: usize = 1 << 10;
 /// A panic of a task is the caller's, after the others have ended.
 pub(crate) fn each(tasks: usize, work: impl Fn(usize) + Sync) {
     let threads = rayon::current_num_threads();
-    if tasks < 2 || threads < 2 {
+    if tasks < 2 || threads < 2 || tasks as u64 >= BACK / 4 {
         return (0..tasks).for_each(work);
     }
     if rayon::current_thread_index().is_some() {
@@ -131,7 +134,7 @@ pub(crate) fn each(tasks: usize, work: impl Fn(usize) + Sync) {
     let job = Arc::new(Job {
         work: call,
         tasks,
-        next: AtomicUsize::new(0),
+        taken: AtomicU64::new(0),
         helpers: AtomicUsize::new(0),
         panic: Mutex::default(),
     });
@@ -140,7 +143,7 @@ pub(crate) fn each(tasks: usize, work: impl Fn(usize) + Sync) {
         let job = job.clone();
         rayon::spawn(move || job.help());
     }
-    job.take();
+    job.take(true);
     drop(close);
     let panic = job.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(panic) = panic {
@@ -215,8 +218,8 @@ impl<T> Start<T> {
 struct Job {
     work: &'static (dyn Fn(usize) + Sync),
     tasks: usize,
-    /// The first task that nobody has taken.
-    next: AtomicUsize,
+    /// How many tasks were taken from the front, and, times [`BACK`], from the back.
+    taken: AtomicU64,
     /// How many helpers are inside; and whether it is closed.
     helpers: AtomicUsize,
     /// What the first task that panicked said.
@@ -224,14 +227,17 @@ struct Job {
 }
 
 impl Job {
-    /// Does tasks until none is left.
-    fn take(&self) {
+    /// Does tasks until none is left: the caller from the front, helpers from the back, so that in a chain of equal calls a
+    /// thread finds what it wrote in its own cache.
+    fn take(&self, front: bool) {
         loop {
-            let task = self.next.fetch_add(1, Ordering::Relaxed);
-            if task >= self.tasks {
+            let taken = self.taken.fetch_add(if front { 1 } else { BACK }, Ordering::Relaxed);
+            let (before, behind) = ((taken % BACK) as usize, (taken / BACK) as usize);
+            // Tasks `before..tasks - behind` are left. Where there are none, the counts only grow.
+            if before + behind >= self.tasks {
                 return;
             }
-            (self.work)(task);
+            (self.work)(if front { before } else { self.tasks - 1 - behind });
         }
     }
 
@@ -239,10 +245,10 @@ impl Job {
     fn help(&self) {
         // Acquire and release: what the caller wrote before is seen here, and what is written here by the caller after.
         if self.helpers.fetch_add(1, Ordering::AcqRel) & CLOSED == 0
-            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take()))
+            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take(false)))
         {
             // The others need not begin what is left.
-            self.next.store(self.tasks, Ordering::Relaxed);
+            self.taken.fetch_add(self.tasks as u64, Ordering::Relaxed);
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
         }
         self.helpers.fetch_sub(1, Ordering::AcqRel);
@@ -254,7 +260,7 @@ struct Close<'a>(&'a Job);
 
 impl Drop for Close<'_> {
     fn drop(&mut self) {
-        self.0.next.store(self.0.tasks, Ordering::Relaxed);
+        self.0.taken.fetch_add(self.0.tasks as u64, Ordering::Relaxed);
         let mut inside = self.0.helpers.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED;
         let mut spins = 0;
         while inside > 0 {

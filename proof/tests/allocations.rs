@@ -12,11 +12,13 @@ struct Counting;
 
 // SAFETY: everything is the system's allocator; the count has no destructor, so that it is there as long as the thread.
 unsafe impl GlobalAlloc for Counting {
+    // SAFETY: as the trait asks.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
+    // SAFETY: as the trait asks.
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise.
         unsafe { System.dealloc(at, layout) }
