@@ -6,10 +6,10 @@
 //! the work at once.
 
 use rayon::prelude::*;
-use sharding_core::backend::Positions;
+use sharding_core::backend::{Carry, Positions};
 use sharding_core::{BackendKind, Device, DeviceMesh, Error, ErrorKind, Result, Scope};
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -103,6 +103,32 @@ fn found_by(process: u32, mesh: &DeviceMesh) -> Result<Vec<usize>> {
         found.push(position);
     }
     Ok(found)
+}
+
+thread_local! {
+    /// Whether a worker of the pool waits for this thread, as that of a manual region which a worker called.
+    static AWAITED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread may wait for the pool. One that a worker of the pool waits for may not: all workers may be waiting so.
+/// It still asks for help ([`each`]), which needs no answer.
+pub(crate) fn may_wait_for_pool() -> bool {
+    !AWAITED.get()
+}
+
+/// Carries to the threads of a region that a worker of the pool waits for them.
+pub(crate) fn carry_awaited() -> Carry {
+    let awaited = AWAITED.get() || rayon::current_thread_index().is_some();
+    Box::new(move |run| {
+        struct Restore(bool);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                AWAITED.set(self.0);
+            }
+        }
+        let _restore = Restore(AWAITED.replace(awaited));
+        run();
+    })
 }
 
 /// Set in [`Job::helpers`] when no task is left: who comes now must go.

@@ -316,7 +316,9 @@ impl<T: Item> Product<'_, T> {
     /// All matrices, by `gemm` where they are not small; every element of `out` is written.
     fn by_size(&self, one: T, out: &mut [MaybeUninit<T>]) {
         let (work, spread) = (self.work(), self.spread());
-        let threads = if spread == Spread::Inside { Parallelism::Rayon(0) } else { Parallelism::None };
+        // `gemm` waits for the pool.
+        let inside = spread == Spread::Inside && device::may_wait_for_pool();
+        let threads = if inside { Parallelism::Rayon(0) } else { Parallelism::None };
         self.each(spread == Spread::Batch, out, |a, b, out| {
             if work <= SMALL {
                 self.by_loops(a, b, out);

@@ -61,3 +61,8 @@ inventory::submit! {
         at: (file!(), line!()),
     }
 }
+
+// A region that a worker of the pool calls holds that worker until its devices are done.
+inventory::submit! {
+    sharding_core::backend::ThreadState { capture: device::carry_awaited }
+}

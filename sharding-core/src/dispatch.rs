@@ -171,9 +171,19 @@ fn planned(
 /// Runs foreign code; a panic becomes an error.
 pub(crate) fn guarded<T>(whose: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
-        let message = panic_text(&*payload);
+        let message = panic_said(payload);
         Err(Error::new(ErrorKind::Kernel, format!("{whose} panicked: {message}")))
     })
+}
+
+/// What a panic said; its payload, which may be anything, is dropped here, and may panic at that.
+pub(crate) fn panic_said(payload: Box<dyn Any + Send>) -> String {
+    let text = panic_text(&*payload).to_owned();
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // It could go on like that for ever: what it leaves is never dropped.
+        std::mem::forget(again);
+    }
+    text
 }
 
 /// What a panic said.

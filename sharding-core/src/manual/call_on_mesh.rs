@@ -1,5 +1,6 @@
 //! `call_on_mesh`: a function of shards, device by device, that moves nothing.
 
+use super::varies::Varies;
 use crate::backend::LocalArrays;
 use crate::dispatch::guarded;
 use crate::tensor::{device_at, resolve};
@@ -261,7 +262,9 @@ impl OnMesh {
         }
         let shape = self.whole(&shapes, &out)?;
         let (_, positions) = resolve(&self.mesh)?;
-        Tensor::from_shards(TensorLayout::new(dtype, shape, out)?, positions, shards)
+        let varies = list.iter().fold(Varies::NONE, |all, (_, value)| all.union(value.varies()));
+        Ok(Tensor::from_shards(TensorLayout::new(dtype, shape, out)?, positions, shards)?
+            .varying(varies.here()))
     }
 
     /// The global shape of shards of these shapes: that of the first, unless the mapping splits it.

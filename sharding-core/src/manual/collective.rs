@@ -149,7 +149,7 @@ fn permute(
                 devices.push(device_at(&group.mesh, member(pair) * each + inner)?);
             }
         }
-        let joined = call.over.names().collect::<Vec<_>>().join("+");
+        let joined = group.joined_name(&call.over);
         let mut sizes = vec![pairs.len()];
         let mut names = vec![joined.as_str()];
         sizes.extend(rest.iter().map(|axis| group.mesh.size(*axis)));

@@ -53,6 +53,23 @@ pub(super) struct Group {
     pub(super) axes: usize,
 }
 
+/// A name for several axes together that none of the others has.
+fn joined_name(over: &Over, others: &[&str]) -> String {
+    let mut joined = over.names().collect::<Vec<_>>().join("+");
+    while others.contains(&joined.as_str()) {
+        joined.push('+');
+    }
+    joined
+}
+
+impl Group {
+    /// A name for the axes of the group together.
+    pub(super) fn joined_name(&self, over: &Over) -> String {
+        let rest: Vec<&str> = (self.axes..self.mesh.ndim()).map(|axis| self.mesh.axis_name(axis)).collect();
+        joined_name(over, &rest)
+    }
+}
+
 impl Grid {
     /// # Errors
     /// [`ErrorKind::Axis`] for a name that the mesh lacks or that is given twice; [`ErrorKind::Mesh`] for an axis that is not
@@ -187,7 +204,9 @@ impl Grid {
             axes.push(axis);
         }
         if axes.is_empty() {
-            return Err(Error::new(ErrorKind::Axis, "a collective needs at least one mesh axis"));
+            let manual: Vec<&str> = self.manual.iter().map(|axis| self.mesh.axis_name(*axis)).collect();
+            return Err(Error::new(ErrorKind::Axis, "a collective needs at least one mesh axis")
+                .with_fix(format!("name one of {}, or several", manual.join(", "))));
         }
         Ok(axes)
     }
@@ -257,7 +276,7 @@ impl Grid {
             }
         }
         let (devices, rest_sizes, rest_names) = self.devices_of(origins.iter().copied(), &self.rest)?;
-        let joined = over.names().collect::<Vec<_>>().join("+");
+        let joined = joined_name(over, &rest_names);
         let (mut sizes, mut names): (Vec<usize>, Vec<&str>) = if over.has_groups() {
             (vec![numbers.len()], vec![&joined])
         } else {

@@ -4,8 +4,8 @@ use super::varies::Varies;
 use crate::backend::{Backend, Expr, LocalArray, LocalArrays, LocalMeta, Move};
 use crate::tensor::{device_at, resolve};
 use crate::{
-    DType, Device, DeviceMapping, Error, ErrorKind, KernelCx, Place, Places, Result, Scalar, Shape, Tensor,
-    TensorLayout,
+    AxisType, DType, Device, DeviceMapping, Error, ErrorKind, KernelCx, Mode, Place, Places, Result, Scalar,
+    Scope, Shape, Tensor, TensorLayout,
 };
 use smallvec::SmallVec;
 
@@ -145,7 +145,42 @@ pub(super) fn release(
             .with_operands([format!("x: {}", x.layout())])
             .with_fix("x.rebind_mapping(&mapping, shape) to claim what the shards are"));
     }
+    permitted(op, x, &frees)?;
     replicated_where(op, x, frees)
+}
+
+/// Whether a collective may first change how its value lies on the axes that are not manual: by the rules that ops reshard
+/// by, as it is not what was asked for.
+fn permitted(op: &'static str, x: &Tensor, frees: impl Fn(&Place) -> bool) -> Result<()> {
+    let (mesh, mode) = (x.mesh(), Scope::current().policy().mode);
+    for (axis, place) in x.layout().places().iter().enumerate() {
+        let explicit = mesh.axis_types().get(axis) == Some(&AxisType::Explicit);
+        if !frees(place) || mesh.size(axis) == 1 || (mode == Mode::Silent && !explicit) {
+            continue;
+        }
+        let whole = |place: &Place| if frees(place) { Place::Replicated } else { *place };
+        let places: Vec<String> =
+            x.layout().places().iter().map(|place| format!("{:?}", whole(place))).collect();
+        let line = format!("x.transfer_to(&DeviceMapping::new(cx.mesh(), [{}])?)?", places.join(", "));
+        let name = mesh.axis_name(axis);
+        let needs =
+            format!("{op} needs its value Replicated over the mesh axis '{name}', where it lies {place:?}");
+        if mode == Mode::Warn && !explicit {
+            tracing::warn!("{needs}: it is moved; x: {}; write it yourself: {line}", x.layout());
+            return Ok(());
+        }
+        let why = if explicit {
+            "which is Explicit: nothing communicates there by itself"
+        } else {
+            "and the policy is raise"
+        };
+        return Err(Error::new(ErrorKind::Sharding, format!("{needs}, {why}"))
+            .with_op(op)
+            .with_operands([format!("x: {}", x.layout())])
+            .with_mesh_axis(name, mesh.size(axis))
+            .with_fix(line));
+    }
+    Ok(())
 }
 
 /// The same value with nothing split on these tensor axes.

@@ -7,9 +7,9 @@ use super::local;
 use super::pool::{Crew, Job, Latch, lock};
 use super::rendezvous::Rendezvous;
 use super::spec::Spec;
-use super::varies::{Inside, Varies};
+use super::varies::{Inside, Running, Varies};
 use crate::backend::{LocalArray, LocalArrays, ThreadState, within};
-use crate::dispatch::panic_text;
+use crate::dispatch::panic_said;
 use crate::tensor::{device_at, resolve};
 use crate::{
     DeviceMapping, DeviceMesh, Error, ErrorKind, PartitionSpec, Place, Places, Result, Scope, Tensor,
@@ -72,7 +72,8 @@ impl Region {
             )
             .with_fix("give one tensor per in_spec"));
         }
-        let outer = Varies::anywhere();
+        let running = Running::begin();
+        let outer = Varies::around(args);
         let mut free = outer.free();
         let mut bits = vec![Varies::NONE; self.grid.mesh.ndim()];
         for axis in &self.grid.manual {
@@ -106,13 +107,15 @@ impl Region {
         }
         let taint = Varies::taint();
         let outcomes = self.on_threads(&shared, given, taint)?;
-        let taint = outcomes.iter().fold(taint, |all, outcome| all.union(outcome.taint)).only(outer);
+        let taint = outcomes.iter().fold(taint, |all, outcome| all.union(outcome.taint));
+        let seen = Seen { taint, elsewhere: running.read_elsewhere() };
+        let taint = taint.only(outer);
         taint.seen_by_host();
         let values = self.agreed(&shared, outcomes)?;
         let mut results = Vec::with_capacity(self.outs.len());
         for (i, spec) in self.outs.iter().enumerate() {
             let each: Vec<&Tensor> = values.iter().filter_map(|values| values.get(i)).collect();
-            results.push(self.result(&shared, spec, &each, taint, outer).map_err(|error| {
+            results.push(self.result(&shared, spec, &each, &seen, outer).map_err(|error| {
                 let layout = each.first().map(|value| format!(" of {}", value.layout())).unwrap_or_default();
                 error.with_op(OP).with_operands([format!("results[{i}]{layout} by {}", spec.text())])
             })?);
@@ -184,8 +187,7 @@ impl Region {
         let mut given = given.into_iter();
         let first = given.next();
         let jobs = given.enumerate().map(|(i, args)| {
-            let work =
-                Work { function: self.function.clone(), shared: shared.clone(), member: i + 1, args, taint };
+            let work = Work::new(self, shared, i + 1, args, taint);
             let (outcomes, scope, states) = (outcomes.clone(), (*scope).clone(), states.clone());
             let (dispatch, span, come) = (dispatch.clone(), span.clone(), Come(latch.clone()));
             let job = move || {
@@ -207,8 +209,7 @@ impl Region {
         });
         crew.start(jobs);
         if let Some(args) = first {
-            Work { function: self.function.clone(), shared: shared.clone(), member: 0, args, taint }
-                .run(&outcomes);
+            Work::new(self, shared, 0, args, taint).run(&outcomes);
         }
         latch.wait();
         drop(crew);
@@ -262,14 +263,14 @@ impl Region {
         shared: &Shared,
         spec: &Spec,
         each: &[&Tensor],
-        taint: Varies,
+        seen: &Seen,
         outer: Varies,
     ) -> Result<Tensor> {
         let grid = &*self.grid;
         let Some(first) = each.first() else {
             return Err(Error::new(ErrorKind::Internal, "a region without devices"));
         };
-        let varies = each.iter().fold(taint, |all, value| all.union(value.varies()));
+        let varies = each.iter().fold(seen.taint.only(outer), |all, value| all.union(value.varies()));
         if self.check_vma {
             self.check_varies(shared, spec, varies)?;
         }
@@ -301,6 +302,9 @@ impl Region {
                 )
                 .with_fix("give results of one shape, dtype and placement on all devices"));
             }
+        }
+        if self.check_vma {
+            self.check_same(shared, spec, each, seen)?;
         }
         let shape = spec.whole(grid, first.shape())?;
         let free =
@@ -346,6 +350,40 @@ impl Region {
         Ok(Tensor::from_parts(layout, positions, shards, varies.only(outer)))
     }
 
+    /// Values that need not vary over an axis can still be different ones: a function that has seen something of the axis may
+    /// give one on this device and another on that. So they are compared, bit for bit, where the function may have; in
+    /// builds with debug assertions always, which also finds what devices learned by ways that nobody follows.
+    fn check_same(&self, shared: &Shared, spec: &Spec, each: &[&Tensor], seen: &Seen) -> Result<()> {
+        let grid = &*self.grid;
+        for axis in grid.manual.iter().filter(|axis| !spec.names(**axis)) {
+            let axis = *axis;
+            let chosen = seen.elsewhere || !seen.taint.only(shared.bits_of(&[axis])).is_none();
+            if grid.mesh.size(axis) == 1 || !(chosen || cfg!(debug_assertions)) {
+                continue;
+            }
+            for (member, (value, own)) in each.iter().zip(&grid.members).enumerate() {
+                let first = own.origin - grid.mesh.coord(own.origin, axis) * grid.mesh.stride(axis);
+                let first = grid.at_coord(grid.mesh.device_coord(first, &grid.manual)?);
+                let Some((first, other)) = first.and_then(|first| Some((first, each.get(first)?))) else {
+                    continue;
+                };
+                let Some(element) = other.differs_from(value)? else { continue };
+                let name = grid.mesh.axis_name(axis);
+                return Err(Error::new(
+                    ErrorKind::Manual,
+                    format!(
+                        "the out_spec does not name the mesh axis '{name}', so it claims the same value on all devices along it, but {} and {} gave values that differ in element {element}",
+                        grid.name(first),
+                        grid.name(member)
+                    ),
+                )
+                .with_mesh_axis(name, grid.mesh.size(axis))
+                .with_fix(vary_fix(name)));
+            }
+        }
+        Ok(())
+    }
+
     /// A result may vary only over axes that its spec names.
     fn check_varies(&self, shared: &Shared, spec: &Spec, varies: Varies) -> Result<()> {
         for axis in self.grid.manual.iter().filter(|axis| !spec.names(**axis)) {
@@ -358,12 +396,24 @@ impl Region {
                 format!("the out_spec does not name the mesh axis '{name}', so it claims the same value on all devices along it, but the value may vary over it"),
             )
             .with_mesh_axis(name, self.grid.mesh.size(*axis))
-            .with_fix(format!(
-                "cx.psum(&y, \"{name}\")? (or pmax, pmean) in the region, '{name}' in the out_spec, or .check_vma(false) to take the first device's value on trust"
-            )));
+            .with_fix(vary_fix(name)));
         }
         Ok(())
     }
+}
+
+fn vary_fix(name: &str) -> String {
+    format!(
+        "cx.psum(&y, \"{name}\")? (or pmax, pmean) in the region, '{name}' in the out_spec, or .check_vma(false) to take the first device's value on trust"
+    )
+}
+
+/// What may have let devices give different ones of values that are each the same on all.
+struct Seen {
+    /// The axes over which their way through the function may vary.
+    taint: Varies,
+    /// Whether threads that are in no region have read a value of one.
+    elsewhere: bool,
 }
 
 impl fmt::Debug for Region {
@@ -387,6 +437,27 @@ impl Drop for Come {
     }
 }
 
+/// Says that a member ended, also where what runs around its function panics, such as a subscriber of spans: nobody may
+/// wait for it.
+struct Ending {
+    shared: Arc<Shared>,
+    member: usize,
+    end: Option<End>,
+}
+
+impl Ending {
+    fn with(mut self, end: End) {
+        self.end = Some(end);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let lost = || End::Panicked("what runs around the function".to_owned());
+        self.shared.rendezvous.end(self.member, self.end.take().unwrap_or_else(lost));
+    }
+}
+
 /// One member's run.
 struct Work {
     function: Arc<Function>,
@@ -394,11 +465,17 @@ struct Work {
     member: usize,
     args: Vec<Tensor>,
     taint: Varies,
+    ending: Ending,
 }
 
 impl Work {
+    fn new(region: &Region, shared: &Arc<Shared>, member: usize, args: Vec<Tensor>, taint: Varies) -> Self {
+        let ending = Ending { shared: shared.clone(), member, end: None };
+        Self { function: region.function.clone(), shared: shared.clone(), member, args, taint, ending }
+    }
+
     fn run(self, outcomes: &[Mutex<Option<Outcome>>]) {
-        let Self { function, shared, member, args, taint } = self;
+        let Self { function, shared, member, args, taint, ending } = self;
         let _inside = Inside::enter(shared.axes, taint);
         let cx = ManualCx::new(shared.clone(), member);
         let (given, end) = match catch_unwind(AssertUnwindSafe(|| function(&cx, args))) {
@@ -408,12 +485,12 @@ impl Work {
                 (Err(error), End::Failed(text))
             }
             Err(payload) => {
-                let text = panic_text(&*payload).to_owned();
+                let text = panic_said(payload);
                 let error = Error::new(ErrorKind::Manual, format!("the function panicked: {text}"));
                 (Err(error), End::Panicked(text))
             }
         };
-        shared.rendezvous.end(member, end);
+        ending.with(end);
         if let Some(slot) = outcomes.get(member) {
             *lock(slot) = Some(Outcome { given, taint: Varies::taint() });
         }

@@ -19,6 +19,17 @@ impl Tensor {
         self.compare_replicas().map_err(located)
     }
 
+    /// The first element in which the shards of two tensors differ that have one layout, on devices of their own.
+    pub(super) fn differs_from(&self, other: &Self) -> Result<Option<usize>> {
+        for (a, b) in self.shards().iter().zip(other.shards()) {
+            let found = differ(a, b)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
     pub(crate) fn compare_replicas(&self) -> Result<()> {
         let mesh = self.mesh();
         let whole: Vec<usize> =
@@ -33,15 +44,7 @@ impl Tensor {
             else {
                 continue;
             };
-            if other.same_as(shard) {
-                continue;
-            }
-            let (a, b) = (bytes(other)?, bytes(shard)?);
-            if a == b {
-                continue;
-            }
-            let size = self.dtype().size().max(1);
-            let element = a.chunks(size).zip(b.chunks(size)).position(|(a, b)| a != b).unwrap_or(0);
+            let Some(element) = differ(other, shard)? else { continue };
             return Err(Error::new(
                 ErrorKind::Mapping,
                 format!(
@@ -55,6 +58,19 @@ impl Tensor {
         }
         Ok(())
     }
+}
+
+/// The first element in which two local arrays of one dtype and shape differ.
+fn differ(a: &LocalArray, b: &LocalArray) -> Result<Option<usize>> {
+    if a.device().kind == BackendKind::SIM || a.same_as(b) {
+        return Ok(None);
+    }
+    let size = a.dtype().size().max(1);
+    let (a, b) = (bytes(a)?, bytes(b)?);
+    if a == b {
+        return Ok(None);
+    }
+    Ok(Some(a.chunks(size).zip(b.chunks(size)).position(|(a, b)| a != b).unwrap_or(0)))
 }
 
 fn bytes(shard: &LocalArray) -> Result<Vec<u8>> {

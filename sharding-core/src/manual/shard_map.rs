@@ -27,7 +27,11 @@ use std::sync::Arc;
 /// Over which axes a value may vary is followed through ops: arguments vary over the axes in their spec, results of ops over
 /// all those of their operands, a reduction's not over its own. **Reading a value to the host** in the region
 /// ([`Tensor::to_vec`], [`ManualCx::coord`]) lets the function branch on it, so whatever it makes afterwards counts as varying
-/// over that value's axes too, but for what a reduction gives. What devices tell each other by other ways (channels, locks, files) is not followed.
+/// over that value's axes too, but for what a reduction gives; and results that are each the same on all devices are then
+/// compared, bit for bit, as the function may have given one here and another there. Values stay known on threads that the
+/// function gives work to. Not followed is what tells devices apart by other ways: channels, locks, files, thread-locals, the
+/// devices of [`ManualCx::mesh`]. Builds with debug assertions compare all results that claim to be the same, which finds most of
+/// that.
 ///
 /// The function runs concurrently on a thread per device (the first on the caller's), each with the caller's
 /// [`Scope`](crate::Scope), and may itself call regions on what remains of the mesh. It is `'static`: tensors that it needs are

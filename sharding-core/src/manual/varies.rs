@@ -2,9 +2,13 @@
 //!
 //! A bit per manual axis of more than one device, those of an outer region below those of an inner one. Ops unite the bits
 //! of their operands; what a thread learns by reading a value to the host marks all that it makes from then on.
+//!
+//! A function may give work to other threads. These are in no region, and there, while any region runs, values keep their
+//! bits; a read is remembered, and has the results of regions that claim to be the same compared.
 
 use crate::{Operand, Tensor};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A set of manual axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +24,35 @@ struct Frame {
 
 thread_local! {
     static FRAME: Cell<Frame> = const { Cell::new(Frame { axes: Varies::NONE, taint: Varies::NONE }) };
+}
+
+/// How many regions run in this process.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// How often a thread that is in no region read a value of one to the host.
+static READ_ELSEWHERE: AtomicU64 = AtomicU64::new(0);
+
+/// A region that runs, until it is dropped.
+pub(crate) struct Running(u64);
+
+impl Running {
+    pub(crate) fn begin() -> Self {
+        RUNNING.fetch_add(1, Ordering::SeqCst);
+        Self(READ_ELSEWHERE.load(Ordering::SeqCst))
+    }
+    /// Whether a thread that is in no region has read a value of one since.
+    pub(crate) fn read_elsewhere(&self) -> bool {
+        READ_ELSEWHERE.load(Ordering::SeqCst) != self.0
+    }
+    fn any() -> bool {
+        RUNNING.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Varies {
@@ -51,6 +84,14 @@ impl Varies {
     pub(crate) fn anywhere() -> Self {
         FRAME.get().axes
     }
+    /// The axes of the regions around one that is called with these arguments here.
+    pub(crate) fn around(args: &[&Tensor]) -> Self {
+        let axes = FRAME.get().axes;
+        if !axes.is_none() || !Running::any() {
+            return axes;
+        }
+        args.iter().fold(Self::NONE, |all, x| all.union(x.varies()))
+    }
     /// The axes over which this thread's way through the program may vary.
     pub(crate) fn taint() -> Self {
         FRAME.get().taint
@@ -59,14 +100,16 @@ impl Varies {
     #[inline]
     pub(crate) fn here(self) -> Self {
         let frame = FRAME.get();
+        if frame.axes.is_none() && !self.is_none() && Running::any() {
+            return self;
+        }
         self.union(frame.taint).only(frame.axes)
     }
     /// What an op makes from its operands.
     #[inline]
     pub(crate) fn of_operands(operands: &[Operand<'_>]) -> Self {
-        let frame = FRAME.get();
-        // Outside of regions nothing varies; the operands need not be looked at.
-        if frame.axes.is_none() { Self::NONE } else { Self::united(operands).here() }
+        // Where no region runs nothing varies; the operands need not be looked at.
+        if FRAME.get().axes.is_none() && !Running::any() { Self::NONE } else { Self::united(operands).here() }
     }
     fn united(operands: &[Operand<'_>]) -> Self {
         operands.iter().fold(Self::NONE, |all, operand| {
@@ -84,6 +127,8 @@ impl Varies {
         let frame = FRAME.get();
         if !frame.axes.is_none() {
             FRAME.set(Frame { taint: frame.taint.union(self.only(frame.axes)), ..frame });
+        } else if !self.is_none() {
+            READ_ELSEWHERE.fetch_add(1, Ordering::SeqCst);
         }
     }
 }

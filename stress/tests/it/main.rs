@@ -2,6 +2,7 @@
 
 mod attack;
 mod attack_input;
+mod attack_manual;
 mod attack_state;
 mod deferred;
 mod fuzz;
