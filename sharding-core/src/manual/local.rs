@@ -145,7 +145,7 @@ pub(super) fn release(
             .with_operands([format!("x: {}", x.layout())])
             .with_fix("x.rebind_mapping(&mapping, shape) to claim what the shards are"));
     }
-    permitted(op, x, &frees)?;
+    permitted(op, x, frees)?;
     replicated_where(op, x, frees)
 }
 

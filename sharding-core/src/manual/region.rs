@@ -214,7 +214,7 @@ impl Region {
         latch.wait();
         drop(crew);
         let lost = || Outcome {
-            given: Err(Error::new(ErrorKind::Internal, "a thread of the region was lost")),
+            given: Err(Error::new(ErrorKind::Manual, "what runs around the function panicked")),
             taint: Varies::NONE,
         };
         Ok(outcomes.iter().map(|outcome| lock(outcome).take().unwrap_or_else(lost)).collect())
@@ -230,6 +230,10 @@ impl Region {
                 Some((member, cause)) => {
                     let whole =
                         Error::new(cause.kind(), format!("{} ended the region", self.grid.name(member)));
+                    let whole = match cause.mesh_axis() {
+                        Some((name, size)) => whole.with_mesh_axis(name, size),
+                        None => whole,
+                    };
                     let whole = match cause.fix() {
                         Some(fix) => whole.with_fix(fix.to_owned()),
                         None => whole,
