@@ -69,7 +69,7 @@ fn a_choice_by_what_devices_are() {
         refused(|_, [x, v, w]| Ok(if x.mesh().device(0).unwrap().slot > SLOT + 1 { v } else { w }));
         refused(|_, [_, v, w]| {
             static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-            Ok(if COUNT.fetch_add(1, std::sync::atomic::Ordering::SeqCst) % 4 == 0 { v } else { w })
+            Ok(if COUNT.fetch_add(1, std::sync::atomic::Ordering::SeqCst).is_multiple_of(4) { v } else { w })
         });
     }
 }

@@ -26,7 +26,8 @@ const XY: &[&str] = &["x", "y"];
 fn every_dtype_through_every_collective() {
     let _alone = alone();
     type Function = fn(&ManualCx, &Tensor) -> Result<Tensor>;
-    let functions: [(&str, Function, fn(DType) -> DType); 9] = [
+    type Gives = fn(DType) -> DType;
+    let functions: [(&str, Function, Gives); 9] = [
         ("psum", |cx, x| cx.psum(x, XY), |d| if d == DType::Bool { DType::I32 } else { d }),
         ("pmax", |cx, x| cx.pmax(x, XY), |d| d),
         ("pmin", |cx, x| cx.pmin(x, XY), |d| d),
