@@ -21,13 +21,10 @@ impl SpecEntry {
     pub fn none() -> Self {
         Self(Kind::Names(Names::new()))
     }
-    /// Several mesh axes, the most significant first; none of them is [`SpecEntry::none`], and so is one empty name.
+    /// Several mesh axes, the most significant first; none of them is [`SpecEntry::none`]. An empty name is a name that no mesh
+    /// has: it is an error where the entry meets a mesh.
     pub fn several<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Self {
-        let names: Names = names.into_iter().map(|name| name.as_ref().into()).collect();
-        match names.as_slice() {
-            [only] if only.is_empty() => Self::none(),
-            _ => Self(Kind::Names(names)),
-        }
+        Self(Kind::Names(names.into_iter().map(|name| name.as_ref().into()).collect()))
     }
     /// Left to the policy in force. In every question it counts as none; JAX's `P.UNCONSTRAINED`.
     pub fn unconstrained() -> Self {

@@ -191,7 +191,7 @@ mod tests {
         check("PartitionSpec('x',)", spec!["x"]);
         check("P(None, ('x', 'y'))", spec![None, ("x", "y")]);
         check(" P( ['x' ,'y',] , () ,) ", spec![("x", "y"), None]);
-        check("P(P.UNCONSTRAINED, '')", spec![SpecEntry::unconstrained(), None]);
+        check("P(P.UNCONSTRAINED, '')", spec![SpecEntry::unconstrained(), ""]);
         check("P('y', unreduced={'x'}, reduced={\"z\"})", {
             spec!["y"].with_unreduced(["x"]).unwrap().with_reduced(["z"]).unwrap()
         });

@@ -1,7 +1,7 @@
 //! `layout`.
 
 use super::mesh::described;
-use super::misuse::{EMPTY, ENTRY, LIST, Outcome, Read};
+use super::misuse::{ENTRY, LIST, Outcome, Read};
 use crate::golden::json::{Node, Parsed};
 use serde_json::{Value, json};
 use sharding_core::{NamedSharding, PartitionSpec, Result, SpecEntry, layout};
@@ -21,7 +21,7 @@ pub(super) fn made(input: &Value) -> Read<Result<NamedSharding>> {
     Ok(mesh.and_then(|mesh| layout(&mesh, spec)))
 }
 
-/// One entry per tensor axis: null, a name or names. An entry of no names is none in our types.
+/// One entry per tensor axis: null, a name or names; no names at all are none in our types.
 pub(super) fn spec(partitions: &Value) -> Read<PartitionSpec> {
     let entries: Vec<SpecEntry> =
         partitions.as_array().ok_or(LIST)?.iter().map(entry).collect::<Read<_>>()?;
@@ -31,8 +31,6 @@ pub(super) fn spec(partitions: &Value) -> Read<PartitionSpec> {
 fn entry(entry: &Value) -> Read<SpecEntry> {
     match entry {
         Value::Null => Ok(SpecEntry::none()),
-        // As in JAX's specs: what names nothing is none.
-        Value::String(name) if name.is_empty() => Err(EMPTY),
         Value::String(name) => Ok(SpecEntry::from(name.as_str())),
         Value::Array(names) if !names.is_empty() => {
             let names: Option<Vec<&str>> = names.iter().map(Value::as_str).collect();

@@ -2,11 +2,12 @@
 
 use super::layout::spec;
 use super::misuse::{CHOICE, Outcome, Read, sizes};
+use super::values;
 use crate::golden::json::{Node, Parsed};
 use serde_json::{Value, json};
 use sharding_core::{
-    AxisType, Device, DeviceMesh, HostData, NamedSharding, PartitionSpec, ReplicaPolicy, Result, Scope,
-    Shape, Tensor, layout, make_mesh,
+    AxisType, DType, Device, DeviceMesh, HostData, NamedSharding, PartitionSpec, ReplicaPolicy, Result,
+    Scope, Shape, Tensor, layout, make_mesh,
 };
 
 pub(super) fn replay(input: &Node<'_>) -> Parsed<Outcome> {
@@ -63,21 +64,10 @@ fn policy(value: &Value) -> Read<ReplicaPolicy> {
 }
 
 fn called(sharding: &NamedSharding, local: &Shape, global: &Shape, policy: ReplicaPolicy) -> Result<Value> {
-    let values: Vec<f32> = (0..local.elements()).map(|i| i as f32).collect();
-    let data = HostData::borrowed(&values, local)?;
+    let source = values::iota(DType::F32, local.elements());
+    let data = HostData::from_bytes(DType::F32, local, &source)?;
     let x = Tensor::from_process_local_data(&data, global, sharding, policy)?;
-    // Every device holds elements of the data, and as many as its index ranges say.
-    for shard in x.addressable_shards() {
-        let held = shard.to_vec::<f32>()?;
-        let wanted: usize =
-            shard.index().iter().map(|ranges| ranges.iter().map(|r| r.len()).sum::<usize>()).product();
-        if held.len() != wanted || held.iter().any(|value| !values.contains(value)) {
-            return Err(sharding_core::Error::new(
-                sharding_core::ErrorKind::Internal,
-                format!("{} holds {held:?}, which is not of its local data", shard.device()),
-            ));
-        }
-    }
+    values::check(&x, local, &source)?;
     let strict = Tensor::from_process_local_data(&data, global, sharding, ReplicaPolicy::Disallow);
     Ok(json!({"accepted": true, "has_cross_process_replicas": strict.is_err()}))
 }

@@ -12,6 +12,7 @@ mod place;
 mod shard_mapped;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use super::json::{Node, Parsed};
 use super::report::{Report, Verdict};

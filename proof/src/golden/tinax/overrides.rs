@@ -2,11 +2,12 @@
 
 use super::misuse::{CHOICE, FLAG, HOST, Outcome, SHAPE, SHARDING, SIZE};
 use super::place::dtype;
+use super::values;
 use crate::golden::json::{Node, Parsed};
 use crate::golden::spelling::unspellable;
 use serde_json::{Value, json};
 use sharding_core::{
-    AbstractMesh, AxisType, DType, Device, Error, HostData, LocalDataOptions, NamedSharding, ReplicaPolicy,
+    AbstractMesh, AxisType, DType, Device, Error, HostCopy, LocalDataOptions, NamedSharding, ReplicaPolicy,
     Result, Shape, Tensor, layout, make_mesh, spec,
 };
 
@@ -17,7 +18,10 @@ struct Call {
     dtype: DType,
     axis_type: AxisType,
     is_abstract: bool,
-    options: LocalDataOptions,
+    policy: ReplicaPolicy,
+    copy: HostCopy,
+    process_index: Option<u32>,
+    process_count: Option<u32>,
     /// A value that is no value of its type.
     bad: Option<Error>,
 }
@@ -30,7 +34,10 @@ pub(super) fn replay(input: &Node<'_>) -> Parsed<Outcome> {
         dtype: DType::F32,
         axis_type: AxisType::Explicit,
         is_abstract: false,
-        options: LocalDataOptions::new(ReplicaPolicy::Disallow),
+        policy: ReplicaPolicy::Disallow,
+        copy: HostCopy::Always,
+        process_index: None,
+        process_count: None,
         bad: None,
     };
     for part in text.split([',', ';']) {
@@ -58,23 +65,23 @@ impl Call {
             }
             ["rank", "differs"] => self.local = [16, 1].into(),
             ["indivisible"] => (self.local, self.global) = ([15].into(), [15].into()),
-            ["copy", "True" | "False"] => {}
+            ["copy", "True"] => self.copy = HostCopy::Always,
+            ["copy", "False"] => self.copy = HostCopy::WhereNeeded,
             ["copy", ..] => return Err(Outcome::Unwritable(FLAG)),
             ["policy" | "replica_policy", value] => {
-                let policy = match *value {
+                self.policy = match *value {
                     "disallow" => ReplicaPolicy::Disallow,
                     "assume_consistent" => ReplicaPolicy::AssumeConsistent,
                     _ => return Err(Outcome::Unwritable(CHOICE)),
                 };
-                self.options = LocalDataOptions::new(policy);
             }
             ["policy" | "replica_policy", ..] => return Err(Outcome::Unwritable(CHOICE)),
             [what @ ("process_index" | "process_count"), value] => match number(value) {
                 None => return Err(Outcome::Unwritable(SIZE)),
                 Some(n) => match u32::try_from(n) {
                     Err(_) => self.bad = Some(unspellable(value)),
-                    Ok(n) if *what == "process_index" => self.options = self.options.with_process_index(n),
-                    Ok(n) => self.options = self.options.with_process_count(n),
+                    Ok(n) if *what == "process_index" => self.process_index = Some(n),
+                    Ok(n) => self.process_count = Some(n),
                 },
             },
             ["sharding", .., "NamedSharding"] => return Err(Outcome::Unwritable(SHARDING)),
@@ -111,9 +118,17 @@ impl Call {
             let devices: Vec<Device> = (0..8).map(|slot| Device::cpu().with_slot(slot)).collect();
             layout(&make_mesh(&devices, [8], ["x"], [self.axis_type])?, spec!["x"])?
         };
-        let bytes = vec![0; self.local.elements() * self.dtype.size()];
-        let data = HostData::from_bytes(self.dtype, self.local, &bytes)?;
-        let x = Tensor::from_process_local_data(&data, self.global, &sharding, self.options)?;
+        let source = values::iota(self.dtype, self.local.elements());
+        let data = values::host(self.dtype, &self.local, &source, self.copy)?;
+        let mut options = LocalDataOptions::new(self.policy).with_copy(self.copy);
+        if let Some(index) = self.process_index {
+            options = options.with_process_index(index);
+        }
+        if let Some(count) = self.process_count {
+            options = options.with_process_count(count);
+        }
+        let x = Tensor::from_process_local_data(&data, self.global, &sharding, options)?;
+        values::check(&x, &self.local, &source)?;
         Ok(json!({"shape": x.shape().to_vec()}))
     }
 }

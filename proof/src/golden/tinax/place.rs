@@ -2,9 +2,10 @@
 
 use super::layout;
 use super::misuse::{FLAG, HOST, Outcome, Read, sizes};
+use super::values;
 use crate::golden::json::{Node, Parsed};
 use serde_json::{Value, json};
-use sharding_core::{DType, HostCopy, HostData, NamedSharding, Result, Shape, Sharding, Tensor};
+use sharding_core::{DType, HostCopy, NamedSharding, Result, Shape, Sharding, Tensor};
 
 pub(super) fn replay(input: &Node<'_>) -> Parsed<Outcome> {
     let dtype = match dtype(&input.value()["dtype"]) {
@@ -61,8 +62,9 @@ pub(super) fn dtype(name: &Value) -> std::result::Result<DType, Outcome> {
 }
 
 fn placed(sharding: &NamedSharding, dtype: DType, shape: &Shape, copy: HostCopy) -> Result<Value> {
-    let bytes = vec![0_u8; shape.elements() * dtype.size()];
-    let x = Tensor::place_host_array(&HostData::from_bytes(dtype, shape, &bytes)?, sharding, copy)?;
+    let source = values::iota(dtype, shape.elements());
+    let x = Tensor::place_host_array(&values::host(dtype, shape, &source, copy)?, sharding, copy)?;
+    values::check(&x, shape, &source)?;
     let tiling = sharding.tiling(shape.len())?;
     // A tensor axis that is whole everywhere is spelled null.
     let index = |axis: usize, range: &std::ops::Range<usize>| match tiling.ways(axis) {

@@ -95,7 +95,13 @@ fn words_are_read_or_counted() {
     args("sharding on Auto mesh", error("ValueError"), PASSES);
     args("sharding on Auto mesh", shape(), FAILS);
     args("a riddle", error("ValueError"), SKIPPED);
-    args("a riddle", error("TypeError"), PASSES);
+    // Words that are not understood are no misuse, whatever the category.
+    args("a riddle", error("TypeError"), SKIPPED);
+    args("copy False", shape(), PASSES);
+    args("copy maybe", error("TypeError"), PASSES);
+    // What is said later takes nothing back.
+    args("process_index 1, policy disallow", error("RuntimeError"), PASSES);
+    args("process_index 1, policy disallow", shape(), FAILS);
     let wrapped = |text: &str, outcome: Value, want: [usize; 3]| {
         check("shard_mapped", json!({"case": text}), outcome, want);
     };
