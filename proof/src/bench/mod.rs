@@ -7,6 +7,7 @@ mod made;
 mod measure;
 mod moving;
 mod planning;
+mod region;
 mod serve;
 mod sharding;
 
@@ -32,7 +33,7 @@ impl From<Measured> for Outcome {
     }
 }
 
-const BENCHES: [Bench; 33] = [
+const BENCHES: [Bench; 37] = [
     ("dispatch/add/2", dispatch::add),
     ("dispatch/matmul_relu/2", dispatch::matmul_relu),
     ("elementwise/20/4KiB", dispatch::elementwise),
@@ -53,6 +54,10 @@ const BENCHES: [Bench; 33] = [
     ("redistribute/P-R/4KiB", moving::redistribute),
     ("redistribute/P-R/1MiB", moving::redistribute),
     ("redistribute/P-R/64MiB", moving::redistribute),
+    ("region/call/2", region::region),
+    ("region/call/8", region::region),
+    ("region/psum/2", region::region),
+    ("region/psum/8", region::region),
     ("sharding/indices/1M-devices", sharding::indices),
     ("sharding/replica_id/1M-devices", sharding::replica_id),
     ("sharding/equivalent/1M-devices", sharding::equivalent),
