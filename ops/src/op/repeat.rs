@@ -56,7 +56,8 @@ fn cases(cases: &mut Cases) {
 /// `repeat_interleave` of PyTorch and MAX. [`tile`](fn@crate::tile) repeats the whole.
 ///
 /// Nothing moves between devices: each repeats its own elements. Where its pieces are then not the balanced ones, the result
-/// says so: it is [`Ragged`](crate::Ragged). Only an axis that several mesh axes split unevenly is gathered first.
+/// says so: it is [`Ragged`](crate::Ragged). Two kinds of split of the axis itself are redistributed first: one by several mesh
+/// axes that is uneven, and an [`Interleaved`](crate::Interleaved) one, whose ranges would no longer be shares of its parts.
 ///
 /// ```
 /// use sharding_ops::*;
