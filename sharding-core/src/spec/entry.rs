@@ -22,7 +22,8 @@ impl SpecEntry {
         Self(Kind::Names(Names::new()))
     }
     /// Several mesh axes, the most significant first; none of them is [`SpecEntry::none`]. An empty name is a name that no mesh
-    /// has: it is an error where the entry meets a mesh.
+    /// has: an error in a [`NamedSharding`](crate::NamedSharding), and passed over by a [`NamedMapping`](crate::NamedMapping), as
+    /// all names that its mesh does not have.
     pub fn several<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Self {
         Self(Kind::Names(names.into_iter().map(|name| name.as_ref().into()).collect()))
     }
