@@ -8,7 +8,7 @@ pub trait MeshAxes {
     /// Their numbers on a mesh, in the order given.
     ///
     /// # Errors
-    /// [`ErrorKind::Axis`] for an axis that is not there or is given twice.
+    /// [`ErrorKind::Axis`] for an axis that is not there, [`ErrorKind::DuplicateAxis`] for one given twice.
     fn on(&self, mesh: &DeviceMesh) -> Result<SmallVec<[usize; 4]>>;
 }
 
@@ -38,7 +38,7 @@ impl<T: MeshAxes> MeshAxes for [T] {
             for axis in several.on(mesh)? {
                 if axes.contains(&axis) {
                     return Err(Error::new(
-                        ErrorKind::Axis,
+                        ErrorKind::DuplicateAxis,
                         format!("the mesh axis '{}' of {mesh} is given twice", mesh.axis_name(axis)),
                     )
                     .with_fix("name each mesh axis once"));

@@ -206,7 +206,7 @@ fn mesh_axes_that_are_not_there() {
     let parts = floats([4], Partial(ReduceOp::Sum));
     check("all_reduce", ErrorKind::Axis, all_reduce(&parts, "dp"), &["'dp'", "tp"]);
     check("all_reduce", ErrorKind::Axis, all_reduce(&parts, 1), &["1"]);
-    check("all_reduce", ErrorKind::Axis, all_reduce(&parts, ["tp", "tp"]), &["twice"]);
+    check("all_reduce", ErrorKind::DuplicateAxis, all_reduce(&parts, ["tp", "tp"]), &["twice"]);
     check("reduce_scatter", ErrorKind::Axis, reduce_scatter(&parts, "dp", 0), &["'dp'"]);
 }
 

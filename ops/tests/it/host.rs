@@ -277,3 +277,47 @@ fn host_data_is_valid_from_construction() {
     let view = ndarray::arr0(5_i64);
     assert_eq!((&view).host_data().unwrap().to_vec::<i64>().unwrap(), [5]);
 }
+
+/// Memory whose owner panics, or gives less than before, from the second question on.
+struct Fickle {
+    asked: std::sync::atomic::AtomicUsize,
+    panics: bool,
+    bytes: Vec<u8>,
+}
+
+impl sharding_core::backend::HostMemory for Fickle {
+    fn bytes(&self) -> &[u8] {
+        match self.asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+            0 => &self.bytes,
+            _ if self.panics => panic!("the owner's panic"),
+            _ => &self.bytes[..4],
+        }
+    }
+}
+
+#[test]
+fn host_memory_that_fails_is_an_error() {
+    let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["x"]).unwrap();
+    let rows = DeviceMapping::new(&mesh, [Place::Sharded(0)]).unwrap();
+    let fickle = |panics| {
+        let memory = Fickle { asked: Default::default(), panics, bytes: vec![1; 16] };
+        HostData::shared(DType::F32, [4], std::sync::Arc::new(memory)).unwrap()
+    };
+    let pieces = || HostData::pieces(DType::F32, [4], |_, _| panic!("the owner's panic")).unwrap();
+    let check = |panics, kind, text: &str| {
+        let data = || fickle(panics);
+        for copy in [HostCopy::Always, HostCopy::WhereNeeded] {
+            let error = Tensor::place_host_array(&data(), &rows, copy).unwrap_err();
+            // What adopts it may say so in words of its own.
+            let own = copy == HostCopy::WhereNeeded && !panics;
+            assert!(error.kind() == kind || own, "{error}");
+        }
+        let error = data().to_vec::<f32>().unwrap_err();
+        assert!(error.kind() == kind && error.to_string().contains(text), "{error}");
+    };
+    check(true, ErrorKind::Kernel, "HostMemory::bytes panicked: the owner's panic");
+    check(false, ErrorKind::Backend, "4 bytes of host memory are fewer than f32[4]");
+    let error = Tensor::place_host_array(&pieces(), &rows, HostCopy::Always).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Kernel, "{error}");
+    assert!(pieces().to_vec::<f32>().unwrap_err().to_string().contains("HostData::pieces panicked"));
+}

@@ -5,8 +5,8 @@ use crate::backend::LocalArrays;
 use crate::dispatch::guarded;
 use crate::tensor::{device_at, resolve};
 use crate::{
-    Device, DeviceMapping, DeviceMesh, Error, ErrorKind, GlobalDim, Place, Places, Result, Shape, Tensor,
-    TensorLayout, global_dims,
+    Device, DeviceMapping, DeviceMesh, Error, ErrorKind, GlobalDim, Place, Places, Result, Scope, Shape,
+    Tensor, TensorLayout, global_dims,
 };
 
 const OP: &str = "call_on_mesh";
@@ -83,7 +83,8 @@ impl OnMesh {
     /// [`ErrorKind::Mesh`] for an argument on another mesh of several devices, a result on another device, or an out_spec on
     /// another mesh; [`ErrorKind::Argument`] for another number of out_specs than one or `M`; [`ErrorKind::Mapping`] if shards
     /// are not those of their out_spec, or dtypes differ; [`ErrorKind::Process`] for an out_spec that splits where not all shards
-    /// are in this process; [`ErrorKind::Kernel`] if the function panics; else what it says.
+    /// are in this process, [`ErrorKind::Mesh`] where they are and the backend holds those of some devices only (`sim`, of large
+    /// meshes); [`ErrorKind::Kernel`] if the function panics; else what it says.
     pub fn per_device<const N: usize, const M: usize>(
         self,
         args: [&Tensor; N],
@@ -101,8 +102,8 @@ impl OnMesh {
     /// gives a list for each result, in the order of [`DeviceCx::positions`].
     ///
     /// # Errors
-    /// As [`OnMesh::per_device`]; [`ErrorKind::Axis`] for a mesh axis that is not there or is given twice;
-    /// [`ErrorKind::Argument`] for a list of another length than the group has devices; [`ErrorKind::Process`] for a group of
+    /// As [`OnMesh::per_device`]; [`ErrorKind::Axis`] for a mesh axis that is not there, [`ErrorKind::DuplicateAxis`] for one
+    /// given twice; [`ErrorKind::Argument`] for a list of another length than the group has devices; [`ErrorKind::Process`] for a group of
     /// several processes.
     pub fn per_group<const N: usize, const M: usize>(
         self,
@@ -115,7 +116,7 @@ impl OnMesh {
             let axis = self.mesh.axis_index(name.as_ref()).map_err(|error| error.with_op(OP))?;
             if numbers.contains(&axis) {
                 return Err(Error::new(
-                    ErrorKind::Axis,
+                    ErrorKind::DuplicateAxis,
                     format!("the mesh axis '{}' is given twice", name.as_ref()),
                 )
                 .with_op(OP)
@@ -273,16 +274,22 @@ impl OnMesh {
         if out.places().iter().all(|place| place.tensor_axis().is_none()) {
             return Ok(first);
         }
-        if shapes.len() != self.mesh.num_devices() {
-            return Err(Error::new(
-                ErrorKind::Process,
-                format!(
-                    "{} of {} shards are here: the size of the whole is not known",
-                    shapes.len(),
-                    self.mesh.num_devices()
-                ),
-            )
-            .with_fix("leave out_specs away, and x.rebind_mapping(&mapping, shape)"));
+        let (here, all) = (shapes.len(), self.mesh.num_devices());
+        if here != all {
+            let own = Scope::current().process();
+            let (kind, text) = if self.mesh.devices().any(|device| device.process != own) {
+                (ErrorKind::Process, format!("{here} of {all} shards are here"))
+            } else {
+                let device = device_at(&self.mesh, 0)?;
+                let text = format!(
+                    "of the {all} devices of a mesh this large the {} backend holds {here}",
+                    device.kind
+                );
+                (ErrorKind::Mesh, text)
+            };
+            return Err(Error::new(kind, format!("{text}: the size of the whole is not known")).with_fix(
+                "leave out_specs away, and y.rebind_mapping(&mapping, shape), which says the size",
+            ));
         }
         let size = |(dim, own): (GlobalDim, &usize)| match dim {
             GlobalDim::Known(size) => size,

@@ -127,7 +127,7 @@ impl ManualCx {
     #[track_caller]
     pub fn psum(&self, x: &Tensor, over: impl Into<Over>) -> Result<Tensor> {
         let at = Location::caller();
-        let x = self.counted("psum", x)?;
+        let x = self.counted("psum", x, at)?;
         self.reduce(
             Wanted { name: "psum", at, collective: Collective::Reduce(ReduceOp::Sum) },
             &x,
@@ -181,7 +181,11 @@ impl ManualCx {
             _ => (DType::F64, if dtype.size() == 8 { DType::F64 } else { DType::F32 }),
         };
         let n = self.group(&over).map_err(located)?.size;
-        let whole = if dtype == DType::Bool { local::release(OP, x, &[], |_| false)? } else { x.clone() };
+        let whole = if dtype == DType::Bool {
+            local::release(OP, x, &[], |_| false).map_err(located)?
+        } else {
+            x.clone()
+        };
         let whole = local::cast(OP, &whole, wide).map_err(located)?;
         let sum = self.reduce(
             Wanted { name: OP, at, collective: Collective::Reduce(ReduceOp::Sum) },
@@ -194,11 +198,13 @@ impl ManualCx {
     }
 
     /// Truth values as numbers that can be counted.
-    fn counted(&self, op: &'static str, x: &Tensor) -> Result<Tensor> {
+    fn counted(&self, op: &'static str, x: &Tensor, at: &'static Location<'static>) -> Result<Tensor> {
         if x.dtype() != DType::Bool {
             return Ok(x.clone());
         }
-        local::cast(op, &local::release(op, x, &[], |_| false)?, DType::I32)
+        local::release(op, x, &[], |_| false)
+            .and_then(|whole| local::cast(op, &whole, DType::I32))
+            .map_err(|error| located(error, op, x, at))
     }
 
     fn reduce(&self, wanted: Wanted, x: &Tensor, over: &Over) -> Result<Tensor> {
@@ -274,7 +280,7 @@ impl ManualCx {
         over: &Over,
         axis: usize,
     ) -> Result<Tensor> {
-        let x = self.counted(name, x)?;
+        let x = self.counted(name, x, at)?;
         self.meet(Wanted { name, at, collective: Collective::Scatter(axis) }, &x, over, &[axis], false)
     }
 
@@ -297,8 +303,8 @@ impl ManualCx {
         let (split, concat) =
             (x.shape().axis(split).map_err(located)?, x.shape().axis(concat).map_err(located)?);
         self.one_each(x, split, &over).map_err(located)?;
-        let x = local::release(OP, x, &[split], |_| true)?;
-        self.by_sender(OP, at, &x, &over, split, concat)
+        let own = local::release(OP, x, &[split], |_| true).map_err(located)?;
+        self.by_sender(OP, at, &own, &over, split, concat).map_err(located)
     }
 
     /// `x` has an element for each device on axis `split`: it goes, and the senders stand at `concat`.
@@ -340,10 +346,13 @@ impl ManualCx {
             let collective = Collective::Exchange { split, concat };
             return self.meet(Wanted { name: OP, at, collective }, x, &over, &[split, concat], false);
         }
-        let x = local::release(OP, x, &[split], |_| true)?;
-        let pieces = local::split_axis(OP, &x, split, n)?;
-        let got = self.by_sender(OP, at, &pieces, &over, split, split)?;
-        local::join_axes(OP, &got, split)
+        let exchanged = || {
+            let own = local::release(OP, x, &[split], |_| true)?;
+            let pieces = local::split_axis(OP, &own, split, n)?;
+            let got = self.by_sender(OP, at, &pieces, &over, split, split)?;
+            local::join_axes(OP, &got, split)
+        };
+        exchanged().map_err(located)
     }
 
     /// Moves values within the group: for each pair `(source, destination)` of places in it, the destination gets the

@@ -217,5 +217,5 @@ pub(super) fn copied(
 
 /// A number on all devices of a mesh.
 pub(super) fn number(value: i32, mapping: &DeviceMapping, varies: Varies) -> Result<Tensor> {
-    Ok(Tensor::from_slice(&[value], Shape::default(), mapping)?.varying(varies))
+    Ok(Tensor::from_slice(&[value], Shape::default(), mapping)?.varying(varies.here()))
 }

@@ -138,14 +138,16 @@ impl Region {
             )
             .with_fix("x.transfer_to(&mapping) onto the mesh of the region"));
         };
-        let (mapping, order) = spec.mapping(grid, &rest)?;
+        let memory = x.mapping().memory_kind();
+        let (mapping, order) = spec.mapping(grid, &rest, memory)?;
         let moved = x.transfer_as(OP, &mapping)?;
         let places = if rest.is_empty() { Places::from_elem(Place::Replicated, 1) } else { rest };
         let (backend, _) = resolve(&grid.mesh)?;
         let mut blocks = Vec::with_capacity(grid.members.len());
         for member in &grid.members {
             let (_, positions) = resolve(&member.mesh)?;
-            let layout = TensorLayout::new(x.dtype(), &shape, DeviceMapping::new(&member.mesh, &places)?)?;
+            let mapping = DeviceMapping::new(&member.mesh, &places)?.with_memory_kind(memory);
+            let layout = TensorLayout::new(x.dtype(), &shape, mapping)?;
             let mut shards = LocalArrays::with_capacity(positions.len());
             for inner in positions.iter() {
                 let position = self.on_mesh(&order, member.origin + grid.offset(&grid.rest, *inner));
@@ -293,6 +295,7 @@ impl Region {
             }
             if value.layout().meta() != first.layout().meta()
                 || value.layout().places() != first.layout().places()
+                || value.mapping().memory_kind() != first.mapping().memory_kind()
             {
                 return Err(Error::new(
                     ErrorKind::Manual,
@@ -317,7 +320,7 @@ impl Region {
             Some(value) if !grid.rest.is_empty() => value.layout().places(),
             _ => &[],
         };
-        let (mapping, order) = spec.mapping(grid, rest)?;
+        let (mapping, order) = spec.mapping(grid, rest, first.mapping().memory_kind())?;
         let layout = TensorLayout::new(first.dtype(), shape, mapping)?;
         let (backend, positions) = resolve(layout.mesh())?;
         // Where a device stands on the region's mesh, from where it stands on the result's.

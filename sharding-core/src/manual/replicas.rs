@@ -14,6 +14,8 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Mapping`], naming two devices and the first element in which they differ; else what the backend says.
     pub fn check_replicas(&self) -> Result<()> {
+        // Whoever asks may go on by the answer.
+        self.varies().seen_by_host();
         let located =
             |error: Error| error.with_op("check_replicas").with_operands([format!("x: {}", self.layout())]);
         self.compare_replicas().map_err(located)

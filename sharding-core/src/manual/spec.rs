@@ -2,8 +2,10 @@
 
 use super::grid::{Axes, Grid};
 use crate::placement::sharded;
+use crate::sharding::indivisible;
 use crate::{
-    DeviceMapping, DeviceMesh, Error, ErrorKind, PartitionSpec, Place, Places, Result, Shape, TensorLayout,
+    DeviceMapping, DeviceMesh, Error, ErrorKind, MemoryKind, PartitionSpec, Place, Places, Result, Shape,
+    TensorLayout,
 };
 
 /// A spec with its names resolved: for each tensor axis the manual mesh axes that split it, the most significant first.
@@ -91,11 +93,7 @@ impl Spec {
         for axis in self.split() {
             let (ways, extent) = (self.ways(grid, axis), shape.extent(axis));
             if extent % ways != 0 {
-                return Err(Error::new(
-                    ErrorKind::Indivisible,
-                    format!("{} splits tensor axis {axis} of {shape} {ways} ways, and {extent} does not divide by {ways}", self.text),
-                )
-                .with_fix(format!("pad axis {axis} to {}", extent.div_ceil(ways) * ways)));
+                return Err(indivisible(&self.text, axis, ways, shape, ""));
             }
             block = block.with_extent(axis, extent / ways);
         }
@@ -122,22 +120,19 @@ impl Spec {
     /// the same devices with the axes in theirs. And the region's axes in the order of that mesh.
     pub(super) fn mesh(&self, grid: &Grid) -> Result<(DeviceMesh, Axes)> {
         let mesh = &grid.mesh;
-        let ascending = |entry: &Axes| entry.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
-        if self.entries.iter().all(ascending) {
+        if self.entries.iter().all(|entry| mesh.in_order(entry.iter().copied())) {
             return Ok((mesh.clone(), (0..mesh.ndim()).collect()));
         }
-        let mut order: Axes = self.entries.iter().flatten().copied().collect();
-        order.extend((0..mesh.ndim()).filter(|axis| !self.names(*axis)));
-        let devices: Vec<crate::Device> =
-            mesh.group(0, &order).iter().filter_map(|position| mesh.device(*position)).collect();
-        let sizes: Vec<usize> = order.iter().map(|axis| mesh.size(*axis)).collect();
-        let names: Vec<&str> = order.iter().map(|axis| mesh.axis_name(*axis)).collect();
-        let types: Vec<_> = order.iter().filter_map(|axis| mesh.axis_types().get(*axis).copied()).collect();
-        Ok((DeviceMesh::of_some(&devices, &sizes, &names)?.with_axis_types(types)?, order))
+        mesh.with_first(self.entries.iter().flatten().copied())
     }
 
-    /// The mapping of a value by this spec on its mesh, with these placements on the axes that are not manual.
-    pub(super) fn mapping(&self, grid: &Grid, rest: &[Place]) -> Result<(DeviceMapping, Axes)> {
+    /// The mapping of a value by this spec on its mesh, with these placements on the axes that are not manual, in this memory.
+    pub(super) fn mapping(
+        &self,
+        grid: &Grid,
+        rest: &[Place],
+        memory: MemoryKind,
+    ) -> Result<(DeviceMapping, Axes)> {
         let (mesh, order) = self.mesh(grid)?;
         let place = |axis: &usize| {
             let splits = self.entries.iter().position(|entry| entry.contains(axis));
@@ -148,7 +143,7 @@ impl Spec {
             }
         };
         let places: Places = order.iter().map(place).collect();
-        Ok((DeviceMapping::new(&mesh, places)?, order))
+        Ok((DeviceMapping::new(&mesh, places)?.with_memory_kind(memory), order))
     }
 
     /// What an argument keeps on the axes that are not manual: its own placements, where they do not split a tensor axis that

@@ -146,7 +146,8 @@ impl AbstractMesh {
     /// The mesh of these axes, in the order given.
     ///
     /// # Errors
-    /// [`ErrorKind::Axis`](crate::ErrorKind::Axis) for an axis that is not there or is given twice;
+    /// [`ErrorKind::Axis`](crate::ErrorKind::Axis) for an axis that is not there,
+    /// [`ErrorKind::DuplicateAxis`](crate::ErrorKind::DuplicateAxis) for one given twice;
     /// [`ErrorKind::Mesh`](crate::ErrorKind::Mesh) for no axis.
     pub fn sub_mesh(&self, axes: &[usize]) -> Result<Self> {
         self.grid.check_kept(self, axes)?;

@@ -101,7 +101,7 @@ impl Grid {
             axes.iter().enumerate().find(|(i, axis)| axes.iter().take(*i).any(|a| a == *axis))
         {
             return Err(Error::new(
-                ErrorKind::Axis,
+                ErrorKind::DuplicateAxis,
                 format!("the mesh axis '{}' of {mesh} is given twice", self.axis_name(*twice.1)),
             )
             .with_fix("name each mesh axis once"));

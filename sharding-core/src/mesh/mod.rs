@@ -332,7 +332,8 @@ impl DeviceMesh {
     /// The sub-mesh that keeps `axes` (in the order given) and fixes the others at the coordinates of `position`.
     ///
     /// # Errors
-    /// [`ErrorKind::Axis`] for an axis that is not there or is given twice; [`ErrorKind::Mesh`] for no axis.
+    /// [`ErrorKind::Axis`] for an axis that is not there, [`ErrorKind::DuplicateAxis`] for one given twice;
+    /// [`ErrorKind::Mesh`] for no axis.
     pub fn sub_mesh(&self, position: usize, axes: &[usize]) -> Result<Self> {
         self.device_coord(position, axes)?;
         self.inner.grid.check_kept(self, axes)?;
@@ -342,7 +343,30 @@ impl DeviceMesh {
         let names: Vec<&str> = axes.iter().map(|axis| self.axis_name(*axis)).collect();
         let types: Vec<AxisType> =
             axes.iter().filter_map(|axis| self.axis_types.get(*axis).copied()).collect();
-        Self::new(&devices, shape, names)?.with_axis_types(types)
+        Self::of_some(&devices, &shape, &names)?.with_axis_types(types)
+    }
+
+    /// Whether axes are in mesh order; those of size 1 may stand anywhere.
+    pub(crate) fn in_order(&self, axes: impl IntoIterator<Item = usize>) -> bool {
+        axes.into_iter().filter(|axis| self.size(*axis) > 1).is_sorted()
+    }
+
+    /// The same devices as a mesh of another axis order: these axes come first, each once, then the others. And where the
+    /// axes of that mesh are in this one.
+    ///
+    /// # Errors
+    /// As [`DeviceMesh::sub_mesh`].
+    pub(crate) fn with_first(
+        &self,
+        axes: impl IntoIterator<Item = usize>,
+    ) -> Result<(Self, SmallVec<[usize; 4]>)> {
+        let mut order: SmallVec<[usize; 4]> = axes.into_iter().collect();
+        for axis in 0..self.ndim() {
+            if !order.contains(&axis) {
+                order.push(axis);
+            }
+        }
+        Ok((self.sub_mesh(0, &order)?, order))
     }
 
     /// Whether both have the same shape and axis names, whatever their devices.

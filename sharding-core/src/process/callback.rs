@@ -40,7 +40,7 @@ impl Tensor {
             .and_then(|()| {
                 Self::from_pieces(
                     layout,
-                    |_| None,
+                    |_| Ok(None),
                     |region, bytes| guarded("the callback of from_callback", || fill(region, bytes)),
                 )
             })

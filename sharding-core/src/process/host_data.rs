@@ -1,6 +1,7 @@
 //! Arrays in host memory.
 
 use crate::backend::{HostMemory, LocalMeta};
+use crate::dispatch::guarded;
 use crate::{DType, Element, Error, ErrorKind, Region, Result, Shape};
 use std::fmt;
 use std::ops::Range;
@@ -95,7 +96,7 @@ impl<'a> HostData<'a> {
 
     fn new(dtype: DType, shape: impl Into<Shape>, memory: Memory<'a>) -> Result<Self> {
         let data = Self { meta: LocalMeta::contiguous(dtype, Shape::new(shape)?), memory };
-        let (have, want) = (data.memory().map_or(0, <[u8]>::len), data.nbytes());
+        let (have, want) = (data.held()?.map_or(0, <[u8]>::len), data.nbytes());
         if have == want {
             return Ok(data);
         }
@@ -120,7 +121,7 @@ impl<'a> HostData<'a> {
     /// [`ErrorKind::Argument`] for data that is made of pieces.
     pub fn with_strides(self, shape: impl Into<Shape>, strides: &[isize], offset: usize) -> Result<Self> {
         let shape = Shape::new(shape)?;
-        let Some(memory) = self.memory() else {
+        let Some(memory) = self.held()? else {
             return Err(Error::new(ErrorKind::Argument, "data that is made of pieces has no strides")
                 .with_fix("HostData::pieces with the other shape"));
         };
@@ -178,6 +179,10 @@ impl<'a> HostData<'a> {
             _ => None,
         }
     }
+    /// [`HostData::memory`], where a panic of whoever owns it is an error.
+    fn held(&self) -> Result<Option<&[u8]>> {
+        guarded("HostMemory::bytes", || Ok(self.memory()))
+    }
     /// The memory, where it is owned.
     pub(crate) fn owner(&self) -> Option<&Arc<dyn HostMemory>> {
         match &self.memory {
@@ -189,7 +194,8 @@ impl<'a> HostData<'a> {
     /// All elements, row-major.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`] for another element type, [`ErrorKind::Backend`] where there is no room for them.
+    /// [`ErrorKind::DType`] for another element type; [`ErrorKind::Backend`] where there is no room for them, or the memory has
+    /// become shorter than it was; [`ErrorKind::Kernel`] if what brings the elements panics.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         if T::DTYPE != self.dtype() {
             return Err(Error::new(
@@ -199,10 +205,7 @@ impl<'a> HostData<'a> {
             .with_fix(format!("read it as {}", self.dtype())));
         }
         let whole = self.shape().iter().map(|extent| std::iter::once(0..*extent).collect()).collect();
-        crate::tensor::read_elements(self.shape().elements(), |bytes| {
-            self.copy(&whole, bytes);
-            Ok(())
-        })
+        crate::tensor::read_elements(self.shape().elements(), |bytes| self.copy(&whole, bytes))
     }
 
     /// The view of a region, where it is one range on every axis.
@@ -221,41 +224,54 @@ impl<'a> HostData<'a> {
     }
 
     /// The bytes of a region, where they lie in row-major order without gaps.
-    pub(crate) fn dense(&self, region: &Region) -> Option<&[u8]> {
-        let meta = self.view(region).filter(LocalMeta::is_contiguous)?;
+    ///
+    /// # Errors
+    /// [`ErrorKind::Kernel`] if the owner of the memory panics.
+    pub(crate) fn dense(&self, region: &Region) -> Result<Option<&[u8]>> {
+        let Some(meta) = self.view(region).filter(LocalMeta::is_contiguous) else { return Ok(None) };
         let size = meta.dtype.size();
-        self.memory()?.get(meta.offset * size..)?.get(..meta.shape.elements() * size)
+        let from = self.held()?.and_then(|memory| memory.get(meta.offset * size..));
+        Ok(from.and_then(|from| from.get(..meta.shape.elements() * size)))
     }
 
     /// Copies the elements of a region, row-major, into as many bytes.
-    pub(crate) fn copy(&self, region: &Region, into: &mut [u8]) {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Backend`] if the memory has become shorter than it was; [`ErrorKind::Kernel`] if what brings the
+    /// elements panics.
+    pub(crate) fn copy(&self, region: &Region, into: &mut [u8]) -> Result<()> {
         let memory = match &self.memory {
-            Memory::Pieces(fill) => return fill(region, into),
-            Memory::Borrowed(bytes) => bytes,
-            Memory::Shared(memory) => memory.bytes(),
+            Memory::Pieces(fill) => {
+                return guarded("the callback of HostData::pieces", || {
+                    fill(region, into);
+                    Ok(())
+                });
+            }
+            Memory::Borrowed(_) | Memory::Shared(_) => self.held()?.unwrap_or_default(),
         };
         let size = self.dtype().size();
-        let bytes = |element: isize, n: usize| {
-            let start = element as usize * size;
-            memory.get(start..start + n * size).unwrap_or(&[])
-        };
         let mut rest = into;
-        let mut put = |from: &[u8]| {
-            let (slots, left) =
-                std::mem::take(&mut rest).split_at_mut_checked(from.len()).unwrap_or_default();
-            if slots.len() == from.len() {
-                slots.copy_from_slice(from);
+        let mut put = |element: isize, n: usize| -> Result<()> {
+            if n == 0 {
+                return Ok(());
             }
+            let start = element as usize * size;
+            let from = memory.get(start..start + n * size).ok_or_else(|| self.short(memory.len()))?;
+            let (slots, left) = std::mem::take(&mut rest)
+                .split_at_mut_checked(from.len())
+                .ok_or_else(|| Error::new(ErrorKind::Internal, "more elements than there is room for"))?;
+            slots.copy_from_slice(from);
             rest = left;
+            Ok(())
         };
         // Where the elements of the outer axes begin; the innermost axis is copied range by range.
         let mut starts: Vec<isize> = vec![self.meta.offset as isize];
         let Some((inner, outer)) = region.split_last() else {
-            return put(bytes(self.meta.offset as isize, 1));
+            return put(self.meta.offset as isize, 1);
         };
         let innermost = self.meta.strides.last().copied().unwrap_or(1);
         if inner.iter().all(Range::is_empty) {
-            return;
+            return Ok(());
         }
         for (ranges, stride) in outer.iter().zip(&self.meta.strides) {
             starts = starts
@@ -267,12 +283,25 @@ impl<'a> HostData<'a> {
             for range in inner {
                 let first = start + range.start as isize * innermost;
                 if innermost == 1 {
-                    put(bytes(first, range.len()));
+                    put(first, range.len())?;
                 } else {
-                    (0..range.len() as isize).for_each(|i| put(bytes(first + i * innermost, 1)));
+                    (0..range.len() as isize).try_for_each(|i| put(first + i * innermost, 1))?;
                 }
             }
         }
+        Ok(())
+    }
+
+    fn short(&self, bytes: usize) -> Error {
+        Error::new(
+            ErrorKind::Backend,
+            format!(
+                "{bytes} bytes of host memory are fewer than {}{} was made of",
+                self.dtype(),
+                self.shape()
+            ),
+        )
+        .with_fix("let HostMemory::bytes give the same bytes every time")
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::HostData;
 use crate::backend::{LocalArray, LocalArrays};
+use crate::dispatch::guarded;
 use crate::manual::Varies;
 use crate::tensor::{check_host_data, device_at, host_room, resolve};
 use crate::{DeviceMapping, Error, ErrorKind, Place, Region, Result, Scope, Target, Tensor, TensorLayout};
@@ -59,10 +60,7 @@ impl Tensor {
         Self::from_pieces(
             layout,
             |region| data.dense(&locate(region)),
-            |region, bytes| {
-                data.copy(&locate(region), bytes);
-                Ok(())
-            },
+            |region, bytes| data.copy(&locate(region), bytes),
         )
     }
 
@@ -83,7 +81,10 @@ impl Tensor {
             let whole = match wholes.iter().find(|whole| backend.shares_memory(whole.device(), device)) {
                 Some(whole) => whole.clone(),
                 None => {
-                    let Some(whole) = backend.adopt(device, memory, data.meta())? else { return Ok(None) };
+                    // The backend asks the memory for its bytes.
+                    let adopted =
+                        guarded("HostMemory::bytes", || backend.adopt(device, memory, data.meta()))?;
+                    let Some(whole) = adopted else { return Ok(None) };
                     wholes.push(whole.clone());
                     whole
                 }
@@ -96,7 +97,7 @@ impl Tensor {
     /// A tensor whose pieces are either host bytes as they lie, if `whole` has them, or written by `fill`.
     pub(crate) fn from_pieces<'a>(
         layout: TensorLayout,
-        whole: impl Fn(&Region) -> Option<&'a [u8]>,
+        whole: impl Fn(&Region) -> Result<Option<&'a [u8]>>,
         mut fill: impl FnMut(&Region, &mut [u8]) -> Result<()>,
     ) -> Result<Self> {
         let (backend, positions) = resolve(layout.mesh())?;
@@ -113,7 +114,7 @@ impl Tensor {
         let mut made: Vec<Option<LocalArray>> = vec![None; positions.len()];
         let mut room = Vec::new();
         for (region, holders) in &slices {
-            let as_it_lies = whole(region);
+            let as_it_lies = whole(region)?;
             let mut stored: SmallVec<[LocalArray; 1]> = SmallVec::new();
             for holder in holders {
                 let Some(position) = positions.get(*holder) else { continue };

@@ -36,10 +36,8 @@ impl NamedSharding {
         if self.is_in_mesh_order() {
             return self.mapping_on(mesh);
         }
-        let mut order: SmallVec<[usize; 8]> =
-            self.spec().entries().iter().flat_map(|entry| self.axes_of(entry)).collect();
-        order.extend((0..mesh.ndim()).filter(|axis| !order.contains(axis)).collect::<Vec<_>>());
-        self.mapping_on(&mesh.sub_mesh(0, &order)?)
+        let named = self.spec().entries().iter().flat_map(|entry| self.axes_of(entry));
+        self.mapping_on(&mesh.with_first(named)?.0)
     }
 
     /// Whether every entry names its mesh axes in mesh order; those of size 1 may stand anywhere.

@@ -45,6 +45,7 @@ pub use indices::IndicesMap;
 pub use layout::layout;
 pub use memory_kind::MemoryKind;
 pub use named::NamedSharding;
+pub(crate) use ordered::indivisible;
 pub use parts::Parts;
 pub use pmap::{PmapAxis, PmapMeshAxis, PmapSharding, PmapSpec};
 pub use positional::PositionalSharding;

@@ -229,20 +229,7 @@ impl NamedSharding {
         self.check_not_manual()?;
         self.check_dimensions(shape)?;
         let tiling = self.tiling(shape.len())?;
-        match tiling.even_shape(shape) {
-            Ok(each) => Ok((tiling, each)),
-            Err(axis) => {
-                let (ways, size) = (tiling.ways(axis), shape.extent(axis));
-                Err(Error::new(
-                    ErrorKind::Indivisible,
-                    format!("{self} cuts tensor axis {axis} {ways} ways, which does not divide its size {size} (shape {shape})"),
-                )
-                .with_fix(format!(
-                    "pad the axis to {}, or DeviceMapping::try_from(&sharding)?, whose splits may be uneven",
-                    size.div_ceil(ways.max(1)).saturating_mul(ways)
-                )))
-            }
-        }
+        super::ordered::even(self, tiling, shape)
     }
 }
 

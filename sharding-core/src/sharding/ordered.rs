@@ -129,17 +129,29 @@ pub(super) fn even(sharding: &dyn fmt::Display, tiling: Tiling, shape: &Shape) -
     match tiling.even_shape(shape) {
         Ok(each) => Ok((tiling, each)),
         Err(axis) => {
-            let (ways, size) = (tiling.ways(axis), shape.extent(axis));
-            Err(Error::new(
-                ErrorKind::Indivisible,
-                format!("{sharding} cuts tensor axis {axis} {ways} ways, which does not divide its size {size} (shape {shape})"),
-            )
-            .with_fix(format!(
-                "pad the axis to {}, or DeviceMapping::try_from(&sharding)?, whose splits may be uneven",
-                size.div_ceil(ways.max(1)).saturating_mul(ways)
-            )))
+            let otherwise = ", or DeviceMapping::try_from(&sharding)?, whose splits may be uneven";
+            Err(indivisible(sharding, axis, tiling.ways(axis), shape, otherwise))
         }
     }
+}
+
+/// The error of what cuts a tensor axis evenly or not at all; `otherwise` ends the line that says what to write.
+pub(crate) fn indivisible(
+    what: &dyn fmt::Display,
+    axis: usize,
+    ways: usize,
+    shape: &Shape,
+    otherwise: &str,
+) -> Error {
+    let size = shape.extent(axis);
+    let even = size.div_ceil(ways.max(1)).saturating_mul(ways);
+    Error::new(
+        ErrorKind::Indivisible,
+        format!(
+            "{what} cuts tensor axis {axis} {ways} ways, which does not divide its size {size} (shape {shape})"
+        ),
+    )
+    .with_fix(format!("pad the axis to {even}{otherwise}"))
 }
 
 /// Implements [`Sharding`](super::Sharding) for a kind with the methods `order()` (an [`Ordered`]), `checked(&shape)`

@@ -386,3 +386,32 @@ fn misuse_says_what_to_write() {
     check(|cx, x| cx.psum(x, Over::from("x").invarying()), ErrorKind::Argument, "only what all_gather gives");
     check(|cx, x| cx.axis_size("z").and(cx.psum(x, "x")), ErrorKind::Axis, "no mesh axis 'z'");
 }
+
+/// Errors from before the devices meet say where and of what, as those of the meeting do.
+#[test]
+fn all_errors_name_operand_and_line() {
+    let _alone = alone();
+    let unknown = |x: &Tensor| x.rebind_mapping(&DeviceMapping::new(x.mesh(), [Unknown])?, x.shape().clone());
+    let check = |result: Result<Tensor>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Sharding, "{error}");
+        assert!(error.location().is_some_and(|at| at.file().ends_with("collective.rs")), "{error:?}");
+        assert!(error.to_string().contains("x: "), "{error}");
+    };
+    let mesh = manual(0, &[1], &["x"]);
+    let x = Tensor::from_slice(&[true], [1], &DeviceMapping::replicated(&mesh)).unwrap();
+    let region = shard_map(&mesh)
+        .in_specs([spec![]])
+        .out_specs([])
+        .wrap(move |cx, [x]| {
+            let x = unknown(&x)?;
+            check(cx.psum(&x, "x"));
+            check(cx.pmean(&x, "x"));
+            check(cx.psum_scatter_tiled(&x, "x", 0));
+            check(cx.all_to_all(&x, "x", 0, 0));
+            check(cx.all_to_all_tiled(&x, "x", 0, 0));
+            Ok([])
+        })
+        .unwrap();
+    let [] = region.call([&x]).unwrap();
+}

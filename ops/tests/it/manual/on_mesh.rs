@@ -96,7 +96,10 @@ fn misuse_is_an_error() {
     assert_eq!(kind(call_on_mesh(&mesh).per_device([&x], |_, [_]| Ok([elsewhere.clone()]))), ErrorKind::Mesh);
     assert_eq!(kind(call_on_mesh(&mesh).per_device([&x], |_, [_]| panic!("here"))), ErrorKind::Kernel);
     assert_eq!(kind(call_on_mesh(&mesh).per_group(["z"], [&x], |_, [x]| Ok([x]))), ErrorKind::Axis);
-    assert_eq!(kind(call_on_mesh(&mesh).per_group(["x", "x"], [&x], |_, [x]| Ok([x]))), ErrorKind::Axis);
+    let twice = call_on_mesh(&mesh).per_group(["x", "x"], [&x], |_, [x]| Ok([x]));
+    assert_eq!(kind(twice), ErrorKind::DuplicateAxis);
+    assert_eq!(mesh.sub_mesh(0, &[1, 1]).unwrap_err().kind(), ErrorKind::DuplicateAxis);
+    assert_eq!(mesh.to_abstract().sub_mesh(&[1, 1]).unwrap_err().kind(), ErrorKind::DuplicateAxis);
     let labels = PerShard::new(&other, ["a"; 4]).unwrap();
     let foreign = call_on_mesh(&mesh).per_device([&x], |cx, [x]| labels.at(cx).map(|_| [x]));
     assert_eq!(kind(foreign), ErrorKind::Mesh);
@@ -122,4 +125,24 @@ fn replicas_that_differ_are_found() {
     let claimed = copies.rebind_mapping(&on(&mesh, [Replicated; 2]), [4, 6]).unwrap();
     claimed.check_replicas().unwrap();
     assert_eq!(claimed.to_vec::<f32>().unwrap(), whole.add(&whole).unwrap().to_vec::<f32>().unwrap());
+}
+
+#[cfg(feature = "sim")]
+#[test]
+fn a_large_simulated_mesh_holds_some_shards_only() {
+    let mesh = DeviceMesh::simulated(BackendKind::SIM, [128], ["x"]).unwrap();
+    let rows = DeviceMapping::new(&mesh, [Sharded(0)]).unwrap();
+    let x = zeros([256], DType::F32, &rows).unwrap();
+    let call =
+        |outs: Vec<DeviceMapping>| call_on_mesh(&mesh).out_specs(outs).per_device([&x], |_, [x]| Ok([x]));
+    let error = call(vec![rows.clone()]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Mesh);
+    assert!(
+        error.to_string().contains("of the 128 devices of a mesh this large the sim backend holds 2"),
+        "{error}"
+    );
+    assert!(error.fix().unwrap().contains("y.rebind_mapping(&mapping, shape)"), "{error}");
+    // What it says to write works.
+    let [y] = call(Vec::new()).unwrap();
+    assert_eq!(y.rebind_mapping(&rows, [256]).unwrap().layout(), x.layout());
 }

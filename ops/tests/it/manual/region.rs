@@ -65,7 +65,10 @@ fn arguments_and_results_are_checked() {
     assert_eq!(kind(call(spec!["x", "y"], spec![], &iota(&[3], &mesh))), ErrorKind::Dimensions);
     let error = call(spec![("x", "y")], spec![], &iota(&[6], &mesh)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indivisible);
-    assert!(error.to_string().contains("6 does not divide by 4"), "{error}");
+    assert!(
+        error.to_string().contains("cuts tensor axis 0 4 ways, which does not divide its size 6"),
+        "{error}"
+    );
     let other = DeviceMesh::simulated(BackendKind::CPU, [4], ["x"]).unwrap();
     assert_eq!(kind(call(spec!["x"], spec!["x"], &iota(&[4], &other))), ErrorKind::Mesh);
     // A spec that is shorter than the shape, and one with more entries of None than needed.
@@ -133,6 +136,41 @@ fn names_in_another_order_than_the_mesh() {
         let position = z.mesh().position_of(name).unwrap();
         assert_eq!(z.shard_to_vec::<i32>(position).unwrap(), y.shard_to_vec::<i32>(device).unwrap());
     }
+}
+
+#[test]
+fn mesh_axes_of_one_device_may_stand_anywhere() {
+    let _alone = alone();
+    let mesh = manual(0, &[4, 1], &["x", "y"]);
+    let region = shard_map(&mesh)
+        .in_specs([spec![("y", "x")]])
+        .out_specs([spec![("y", "x")]])
+        .wrap(|_, [x]| Ok([x]))
+        .unwrap();
+    let x = iota(&[8], &mesh);
+    let [y] = region.call([&x]).unwrap();
+    assert_eq!((y.mesh(), y.layout().places()), (&mesh, &[Sharded(0); 2][..]));
+    assert_eq!(y.to_vec::<f32>().unwrap(), x.to_vec::<f32>().unwrap());
+}
+
+#[test]
+fn the_memory_of_an_argument_stays() {
+    let _alone = alone();
+    let mesh = manual(0, &[2], &["x"]);
+    let kind = MemoryKind::PinnedHost;
+    let region = shard_map(&mesh)
+        .in_specs([spec!["x"], spec!["x"]])
+        .out_specs([spec!["x"], spec!["x"], spec![]])
+        .wrap(move |cx, [a, b]| {
+            assert_eq!((a.mapping().memory_kind(), b.mapping().memory_kind()), (kind, MemoryKind::default()));
+            let sum = cx.psum(&a, "x")?;
+            Ok([a, b, sum])
+        })
+        .unwrap();
+    let b = iota(&[4], &mesh);
+    let a = b.transfer_to(&DeviceMapping::replicated(&mesh).with_memory_kind(kind)).unwrap();
+    let kinds = region.call([&a, &b]).unwrap().map(|y| y.mapping().memory_kind());
+    assert_eq!(kinds, [kind, MemoryKind::default(), kind]);
 }
 
 #[test]

@@ -113,6 +113,35 @@ fn what_the_host_read_marks_what_follows() {
 }
 
 #[test]
+fn a_place_is_made_on_the_way_that_the_host_took() {
+    check(
+        |cx, [_, _]| {
+            cx.coord("x")?;
+            Ok([cx.axis_index("y")?.cast(DType::F32)?])
+        },
+        Some("x"),
+    );
+}
+
+#[test]
+fn an_answer_about_replicas_counts_as_read() {
+    check(
+        |_, [x, w]| {
+            x.check_replicas()?;
+            Ok([w.add(&w)?])
+        },
+        Some("x"),
+    );
+    check(
+        |_, [_, w]| {
+            w.check_replicas()?;
+            Ok([w.add(&w)?])
+        },
+        None,
+    );
+}
+
+#[test]
 fn shards_taken_apart_count_as_varying() {
     check(
         |_, [_, w]| Ok([Tensor::from_shards(w.layout().clone(), w.positions().clone(), w.shards().clone())?]),
