@@ -169,6 +169,9 @@ fn what_does_not_fit_is_refused_and_named() -> Result<()> {
     refused(1, &[4], &[8], rows, claim.with_process_index(0), ErrorKind::Process, "this is process 1");
     refused(1, &[4], &[8], rows, claim.with_process_count(3), ErrorKind::Process, "2 processes");
     refused(1, &[4], &[8], rows, claim.with_process_count(0), ErrorKind::Argument, "at least one");
+    // The index is looked at first, as tinax does.
+    let both = claim.with_process_index(0).with_process_count(0);
+    refused(1, &[4], &[8], rows, both, ErrorKind::Process, "this is process 1");
     // A whole array is one process's own.
     let error = place_host_array(numbered(&[8]), rows, HostCopy::Always).unwrap_err();
     assert_eq!((error.kind(), error.op()), (ErrorKind::Process, Some("place_host_array")));

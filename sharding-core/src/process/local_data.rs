@@ -53,18 +53,18 @@ impl LocalDataOptions {
     fn check(&self) -> Result<()> {
         let scope = Scope::current();
         let refuse = |kind, what: String, fix: &str| Err(Error::new(kind, what).with_fix(fix));
-        if self.count == Some(0) {
-            return refuse(
-                ErrorKind::Argument,
-                "there is at least one process, and the count claimed is 0".to_owned(),
-                "claim the number of processes, or leave it out",
-            );
-        }
         if let Some(index) = self.index.filter(|index| *index != scope.process()) {
             return refuse(
                 ErrorKind::Process,
                 format!("this is process {}, not {index}", scope.process()),
                 "claim the index of the process that calls, or leave it out",
+            );
+        }
+        if self.count == Some(0) {
+            return refuse(
+                ErrorKind::Argument,
+                "there is at least one process, and the count claimed is 0".to_owned(),
+                "claim the number of processes, or leave it out",
             );
         }
         if let Some(count) = self.count.filter(|count| *count != scope.process_count()) {
