@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 
-/// The part of `extent` that position `part` of `ways` holds: sizes differ by at most 1, larger first.
+/// The part of `extent` that position `part` of `ways` holds: sizes differ by at most 1, larger first. A part that there
+/// is none of is empty, at the end.
 ///
 /// ```
 /// use sharding_core::split::balanced;
 /// let sizes: Vec<usize> = (0..4).map(|part| balanced(10, 4, part).len()).collect();
 /// assert_eq!(sizes, [3, 3, 2, 2]);
+/// assert_eq!(balanced(10, 4, usize::MAX), 10..10);
 /// ```
 pub const fn balanced(extent: usize, ways: usize, part: usize) -> Range<usize> {
-    if ways == 0 {
-        return 0..0;
+    if part >= ways {
+        return extent..extent;
     }
     let (size, larger) = (extent / ways, extent % ways);
     let start = part * size + if part < larger { part } else { larger };
