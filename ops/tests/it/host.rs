@@ -271,6 +271,24 @@ fn host_data_is_valid_from_construction() {
     assert_eq!(data().with_strides([3], &[-1], 2).unwrap().to_vec::<i64>().unwrap(), [3, 2, 1]);
     assert_eq!(data().with_strides([2, 3], &[0, 1], 0).unwrap().to_vec::<i64>().unwrap(), [1, 2, 3, 1, 2, 3]);
     assert!(data().with_strides([0], &[5], 90).unwrap().to_vec::<i64>().unwrap().is_empty());
+    // Along strides that are never taken nothing is counted, whatever they are.
+    for shape in [[0, 4, 4], [4, 0, 4], [4, 4, 0]] {
+        let empty = data().with_strides(shape, &[isize::MAX, isize::MIN, isize::MAX], usize::MAX).unwrap();
+        let mapping = DeviceMapping::new(&mesh(), [Place::Sharded(0), Place::Sharded(2)]).unwrap();
+        for copy in [HostCopy::Always, HostCopy::WhereNeeded] {
+            let x = place_host_array(&empty, &mapping, copy).unwrap();
+            assert!(x.to_vec::<i64>().unwrap().is_empty());
+        }
+    }
+    // One element on an axis: some devices hold none of it, wherever a step would lead.
+    let one = HostData::owned(vec![1_i64, 2, 3], [3]).unwrap();
+    let one = one.with_strides([3, 1], &[-1, isize::MIN + 1], 2).unwrap();
+    for axis in [0, 1] {
+        let mapping = DeviceMapping::new(&mesh(), [Place::Sharded(axis), Place::Replicated]).unwrap();
+        for copy in [HostCopy::Always, HostCopy::WhereNeeded] {
+            assert_eq!(place_host_array(&one, &mapping, copy).unwrap().to_vec::<i64>().unwrap(), [3, 2, 1]);
+        }
+    }
     assert_eq!(data().to_vec::<f32>().unwrap_err().kind(), ErrorKind::DType);
     let pieces = HostData::pieces(DType::I64, [3], |_, _| ()).unwrap();
     assert_eq!(kind(pieces.with_strides([1], &[1], 0)), ErrorKind::Argument);

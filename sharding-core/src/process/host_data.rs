@@ -3,6 +3,7 @@
 use crate::backend::{HostMemory, LocalMeta};
 use crate::dispatch::guarded;
 use crate::{DType, Element, Error, ErrorKind, Region, Result, Shape};
+use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -145,6 +146,10 @@ impl<'a> HostData<'a> {
             )
             .with_fix("give strides in elements, and the place of the element at index 0"));
         }
+        if meta.shape.contains(&0) {
+            // Strides that are never taken say nothing, and steps along them may not even fit.
+            return Ok(Self { meta: LocalMeta::contiguous(meta.dtype, meta.shape), ..self });
+        }
         Ok(Self { meta, ..self })
     }
 
@@ -211,14 +216,19 @@ impl<'a> HostData<'a> {
     /// The view of a region, where it is one range on every axis.
     pub(crate) fn view(&self, region: &Region) -> Option<LocalMeta> {
         let mut meta = self.meta.clone();
-        for ((ranges, extent), stride) in region.iter().zip(meta.shape.iter_mut()).zip(&self.meta.strides) {
+        let mut starts: SmallVec<[isize; 4]> = SmallVec::new();
+        for (ranges, extent) in region.iter().zip(meta.shape.iter_mut()) {
             let [range] = ranges.as_slice() else { return None };
             *extent = range.len();
-            meta.offset = meta.offset.checked_add_signed(range.start as isize * stride)?;
+            starts.push(range.start as isize);
         }
         if meta.shape.contains(&0) {
             // Where nothing lies nothing is reached.
             meta.offset = 0;
+            return Some(meta);
+        }
+        for (start, stride) in starts.iter().zip(&self.meta.strides) {
+            meta.offset = meta.offset.checked_add_signed(start.checked_mul(*stride)?)?;
         }
         Some(meta)
     }
