@@ -210,8 +210,12 @@ pub(crate) fn try_chunks<T: Send>(
 
 /// Runs both, at the same time where the pool helps.
 pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
-    if rayon::current_thread_index().is_some() || rayon::current_num_threads() < 2 {
+    if rayon::current_thread_index().is_some() {
         return rayon::join(a, b);
+    }
+    if rayon::current_num_threads() < 2 {
+        // The one worker may itself be waiting for this thread.
+        return (a(), b());
     }
     let (mut left, mut right) = ((Some(a), None), (Some(b), None));
     let (mut run_left, mut run_right) =

@@ -66,3 +66,15 @@ inventory::submit! {
 inventory::submit! {
     sharding_core::backend::ThreadState { capture: device::carry_awaited }
 }
+
+// A thread of a region waits after each call, perhaps for long.
+inventory::submit! {
+    sharding_core::backend::ThreadState {
+        capture: || {
+            Box::new(|run| {
+                run();
+                memory::park();
+            })
+        },
+    }
+}

@@ -70,6 +70,9 @@ const SHARED_LEAST: usize = 1 << 16;
 /// Bytes that are kept for all threads, unless [`set_cache_limit`] says otherwise.
 const SHARED_BYTES: usize = 512 << 20;
 
+/// Bytes that a thread keeps for itself which belongs to a manual region, when it has nothing to do: there may be thousands.
+const PARKED_BYTES: usize = 64 << 10;
+
 static LIMIT: AtomicUsize = AtomicUsize::new(SHARED_BYTES);
 /// Rises when everything is given back: threads see that what they keep is of an older time.
 static EPOCH: AtomicU64 = AtomicU64::new(0);
@@ -221,6 +224,20 @@ impl Own {
     }
 }
 
+/// Gives what this thread keeps for itself to all threads, if it is more than a few small blocks: it will not run for a while.
+pub(crate) fn park() {
+    let kept = OWN.try_with(|own| {
+        let mut own = own.borrow_mut();
+        if own.bytes <= PARKED_BYTES {
+            return Vec::new();
+        }
+        own.bytes = 0;
+        let lists = own.lists.iter_mut().enumerate();
+        lists.flat_map(|(class, list)| list.drain(..).map(move |free| (class, free))).collect()
+    });
+    kept.unwrap_or_default().into_iter().for_each(|(class, free)| give_to_all(class, free));
+}
+
 impl Drop for Own {
     fn drop(&mut self) {
         self.clear();
@@ -303,7 +320,14 @@ fn give(class: usize, free: Free) {
             }
         });
     }
-    let Some(free) = free else { return };
+    if let Some(free) = free {
+        give_to_all(class, free);
+    }
+}
+
+/// Keeps a block for all threads, if there is room and it is worth the lock.
+fn give_to_all(class: usize, free: Free) {
+    let (size, limit) = (size_of_class(class), LIMIT.load(Ordering::Relaxed));
     if size < SHARED_LEAST || size > limit {
         return release(class, free);
     }
@@ -342,8 +366,9 @@ pub fn release_cached_memory() {
 }
 
 /// How many bytes of freed arrays are kept for new ones at most, by all threads together: 512 MiB at first. Beyond it what was
-/// freed first goes back to the system. Each thread keeps 8 MiB (but never more than the limit) beside that. With 0 nothing is
-/// kept.
+/// freed first goes back to the system. Each thread keeps up to 8 MiB (but never more than the limit) beside that, those of manual
+/// regions 64 KiB where they wait. With 0 nothing is kept; what other threads keep by now follows when they next make or drop an
+/// array.
 pub fn set_cache_limit(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
     let rest = shared(|shared| shared.shrink(bytes));
@@ -423,6 +448,20 @@ mod tests {
             drop(large);
             let bytes = OWN.with_borrow(|own| own.bytes);
             assert!(bytes <= OWN_BYTES && bytes > OWN_BYTES - OWN_LARGEST, "{bytes}");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_parked_thread_keeps_little() {
+        std::thread::spawn(|| {
+            drop(Block::new(100).unwrap());
+            park();
+            assert_eq!(OWN.with_borrow(|own| own.bytes), size_of_class(class_of(100)), "little stays");
+            drop((Block::new(1000).unwrap(), Block::new(OWN_LARGEST).unwrap()));
+            park();
+            assert_eq!(OWN.with_borrow(|own| own.bytes), 0);
         })
         .join()
         .unwrap();
