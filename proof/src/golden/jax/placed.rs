@@ -11,14 +11,14 @@ use sharding_core::{
 
 /// A sharding that a tensor can be placed by.
 enum Placing {
-    Named(NamedSharding),
+    Named(Box<NamedSharding>),
     Single(SingleDeviceSharding),
 }
 
 impl Placing {
     fn target(&self) -> &dyn Target {
         match self {
-            Self::Named(sharding) => sharding,
+            Self::Named(sharding) => &**sharding,
             Self::Single(sharding) => sharding,
         }
     }
@@ -34,7 +34,7 @@ impl Placing {
 
 fn placing(case: &Node<'_>) -> Parsed<Result<(Placing, Shape)>> {
     let sharding = match case.has("mesh") {
-        true => named(case)?.map(Placing::Named),
+        true => named(case)?.map(|sharding| Placing::Named(Box::new(sharding))),
         false => single(case)?.map(Placing::Single),
     };
     let shape = global_shape(case)?;

@@ -79,10 +79,7 @@ fn elements<'a>(shard: &Shard<'a>) -> Result<Cow<'a, [u8]>> {
     let starts = meta.shape.iter().zip(meta.strides.iter()).fold(
         vec![meta.offset as isize],
         |starts, (extent, stride)| {
-            starts
-                .iter()
-                .flat_map(|start| (0..*extent as isize).map(move |i| start + i * *stride as isize))
-                .collect()
+            starts.iter().flat_map(|start| (0..*extent as isize).map(move |i| start + i * *stride)).collect()
         },
     );
     let element = |start: &isize| {
