@@ -230,13 +230,6 @@ impl fmt::Debug for Error {
     }
 }
 
-/// What cannot fail does not: so code for conversions of both sorts can be one.
-impl From<std::convert::Infallible> for Error {
-    fn from(never: std::convert::Infallible) -> Self {
-        match never {}
-    }
-}
-
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0.source {

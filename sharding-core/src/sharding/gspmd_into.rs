@@ -200,7 +200,7 @@ impl TryFrom<&GspmdSharding> for PmapSharding {
 
 /// The conversions between two other kinds, by way of what lies where.
 macro_rules! by_way_of_tiles {
-    ($($from:ty => $($into:ty),+;)+) => {$($(
+    ($($from:ty, $tiles:path => $($into:ty),+;)+) => {$($(
         /// By way of a [`GspmdSharding`].
         ///
         /// # Errors
@@ -208,15 +208,19 @@ macro_rules! by_way_of_tiles {
         impl TryFrom<&$from> for $into {
             type Error = Error;
             fn try_from(sharding: &$from) -> Result<Self> {
-                Self::try_from(&GspmdSharding::try_from(sharding)?)
+                Self::try_from(&$tiles(sharding)?)
             }
         }
     )+)+};
 }
+/// One device has such a form always.
+fn of_one(sharding: &SingleDeviceSharding) -> Result<GspmdSharding> {
+    Ok(GspmdSharding::from(sharding))
+}
 by_way_of_tiles! {
-    SingleDeviceSharding => NamedSharding, DeviceMapping, PositionalSharding, PmapSharding;
-    NamedSharding => SingleDeviceSharding, PositionalSharding, PmapSharding;
-    DeviceMapping => SingleDeviceSharding, PositionalSharding, PmapSharding;
-    PositionalSharding => NamedSharding, DeviceMapping, SingleDeviceSharding, PmapSharding;
-    PmapSharding => NamedSharding, DeviceMapping, SingleDeviceSharding, PositionalSharding;
+    SingleDeviceSharding, of_one => NamedSharding, DeviceMapping, PositionalSharding, PmapSharding;
+    NamedSharding, GspmdSharding::try_from => SingleDeviceSharding, PositionalSharding, PmapSharding;
+    DeviceMapping, GspmdSharding::try_from => SingleDeviceSharding, PositionalSharding, PmapSharding;
+    PositionalSharding, GspmdSharding::try_from => NamedSharding, DeviceMapping, SingleDeviceSharding, PmapSharding;
+    PmapSharding, GspmdSharding::try_from => NamedSharding, DeviceMapping, SingleDeviceSharding, PositionalSharding;
 }
