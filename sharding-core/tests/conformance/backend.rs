@@ -166,6 +166,7 @@ impl Backend for Naive {
                 naive::primitive(primitive, &refs, DType::F32, &Shape::from(vec![1; ndim])).is_ok()
             }
             Primitive::Fused(_) => inputs.iter().all(|meta| meta.dtype.is_float()),
+            Primitive::Random(_) => naive::is_defined(primitive, &[]),
             _ => true,
         };
         match self.fault {
