@@ -14,7 +14,7 @@
 //! | `#[sharding(shape = [4, 8], dtype = BF16)]` | what the initialiser does not say: see [`Leaf`] |
 //! | `#[sharding(skip)]` | no state: a plain value, of any type |
 //!
-//! Fields are [`Tensor`](crate::Tensor)s, derived structs, and `Option`, `Box`, `Vec`, arrays, tuples and `BTreeMap<String, _>` of these; a
+//! Fields are [`Tensor`]s, derived structs, and `Option`, `Box`, `Vec`, arrays, tuples and `BTreeMap<String, _>` of these; a
 //! spec on such a field is that of every tensor in it. `#[sharding(crate = path)]` on the struct names a crate that
 //! re-exports `sharding_core::__private`, where `sharding_core` is no dependency.
 //!
