@@ -76,7 +76,7 @@ fn meshes() {
     f.check("axis size", ErrorKind::Axis, &["7"], || mesh(&[2]).axis_size(&[7]));
     f.check("device coord", ErrorKind::Axis, &["9"], || mesh(&[2]).device_coord(9, &[0]));
     f.check("sub mesh axis", ErrorKind::Axis, &["7"], || mesh(&[2]).sub_mesh(0, &[7]));
-    f.check("sub mesh twice", ErrorKind::Axis, &["twice"], || mesh(&[2, 2]).sub_mesh(0, &[0, 0]));
+    f.check("sub mesh twice", ErrorKind::DuplicateAxis, &["twice"], || mesh(&[2, 2]).sub_mesh(0, &[0, 0]));
     f.check("sub mesh none", ErrorKind::Mesh, &[], || mesh(&[2]).sub_mesh(0, &[]));
     f.finish();
 }
