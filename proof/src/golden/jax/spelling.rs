@@ -79,7 +79,11 @@ pub(super) fn spec(node: &Node<'_>) -> Parsed<Result<PartitionSpec>> {
     Ok(Ok(PartitionSpec::new(entries.iter().map(|entry| match entry {
         Value::Array(names) => SpecEntry::several(names.iter().filter_map(name)),
         entry if is_unconstrained(entry) => SpecEntry::unconstrained(),
-        entry => name(entry).map_or_else(SpecEntry::none, |name| SpecEntry::from(name.as_str())),
+        // An empty name is their way to write none; for us it is a name that no mesh has.
+        entry => match name(entry).filter(|name| !name.is_empty()) {
+            Some(name) => SpecEntry::from(name.as_str()),
+            None => SpecEntry::none(),
+        },
     }))))
 }
 
