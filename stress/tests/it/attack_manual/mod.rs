@@ -58,6 +58,10 @@ struct Before(Vec<u64>, usize);
 
 impl Before {
     fn now() -> Self {
+        // How many threads regions inside of regions need at once is chance: the most that they can are made first.
+        let mesh = manual(&[8]);
+        let region = shard_map(&mesh).in_specs([spec!["x"]]).out_specs([spec!["x"]]).wrap(|_, [x]| Ok([x]));
+        region.and_then(|region| region.call([&numbers(&[8], &mesh)])).unwrap();
         Self(live(), threads())
     }
     #[track_caller]
