@@ -5,7 +5,7 @@ use super::collective;
 use super::grid::{Axes, Grid, Group};
 use super::local;
 use super::over::Over;
-use super::rendezvous::{Given, Rendezvous};
+use super::rendezvous::Rendezvous;
 use super::varies::Varies;
 use crate::backend::{BinaryOp, Expr};
 use crate::{DType, DeviceMapping, DeviceMesh, Error, ErrorKind, Place, ReduceOp, Result, Tensor};
@@ -14,10 +14,16 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
+/// What a member brings to a meeting, and over which axes it may vary, the member's way to here included.
+pub(super) struct Given {
+    tensor: Tensor,
+    varies: Varies,
+}
+
 /// What the members of one call of a region share.
 pub(super) struct Shared {
     pub(super) grid: Arc<Grid>,
-    pub(super) rendezvous: Rendezvous,
+    pub(super) rendezvous: Rendezvous<Call, Given, Tensor>,
     /// A bit per mesh axis of the region; none for an axis that is not manual, or has one device only.
     pub(super) bits: Vec<Varies>,
     /// All of them, and those of the regions outside.
@@ -513,7 +519,7 @@ impl ManualCx {
         };
         let given = Given { varies: x.varies().union(Varies::taint()), tensor: x };
         let (met, agreed) = (group.clone(), call.clone());
-        self.shared.rendezvous.meet(self.member, &group, call, given, move |all| {
+        self.shared.rendezvous.meet(self.member, group.key, &group.members, call, given, move |all| {
             let before = all.iter().fold(Varies::NONE, |any, given| any.union(given.varies));
             let varies = if same { before.without(bits) } else { before.union(bits) };
             collective::run(&met, &agreed, all.into_iter().map(|given| given.tensor).collect(), varies)

@@ -2,7 +2,7 @@
 
 use super::agreement::GroupKey;
 use super::over::Over;
-use super::pool::lock;
+use super::sync::whole;
 use crate::tensor::{device_at, resolve};
 use crate::{AxisType, DeviceMesh, Error, ErrorKind, Result, Scope};
 use rustc_hash::FxHashMap;
@@ -72,8 +72,8 @@ impl Group {
 
 impl Grid {
     /// # Errors
-    /// [`ErrorKind::Axis`] for a name that the mesh lacks; [`ErrorKind::DuplicateAxis`] for one given twice; [`ErrorKind::Mesh`] for an axis that is not
-    /// `Manual`, no axis or too many members.
+    /// [`ErrorKind::Axis`] for a name that the mesh lacks; [`ErrorKind::DuplicateAxis`] for one given twice;
+    /// [`ErrorKind::Mesh`] for an axis that is not `Manual`, no axis or too many members.
     pub(super) fn new(mesh: &DeviceMesh, names: Option<&[String]>) -> Result<Self> {
         let mut manual = Axes::new();
         match names {
@@ -226,11 +226,11 @@ impl Grid {
     /// As [`Grid::axes`]; [`ErrorKind::Argument`] for groups that do not cover the axes once; [`ErrorKind::Process`] where
     /// some members are in another process.
     pub(super) fn group(&self, member: usize, over: &Over) -> Result<Arc<Group>> {
-        if let Some(known) = lock(&self.groups).get(&(member, over.clone())) {
+        if let Some(known) = whole(self.groups.lock()).get(&(member, over.clone())) {
             return Ok(known.clone());
         }
         let made = Arc::new(self.make_group(member, over)?);
-        let mut groups = lock(&self.groups);
+        let mut groups = whole(self.groups.lock());
         // Groups by index may be without number.
         if groups.len() > MOST_MEMBERS * 4 {
             groups.clear();

@@ -10,8 +10,9 @@
 //! 2. A call transfers the arguments, takes parked threads (`pool`) and runs the function on each; the first member runs
 //!    on the caller's. Over which axes values may vary is followed on tensors and per thread (`varies`).
 //! 3. A collective (`cx`) makes ready what it can alone (`local`), says what it calls (`call`) and meets its group
-//!    (`rendezvous`). Who is late, gone or of another mind is found by a state machine without threads (`agreement`).
-//!    Whoever comes last makes one tensor of all values over the group's devices and redistributes it (`collective`).
+//!    (`rendezvous`, by the locks of `sync`). Who is late, gone or of another mind is found by a state machine without
+//!    threads (`agreement`). Whoever comes last makes one tensor of all values over the group's devices and redistributes
+//!    it (`collective`).
 //! 4. Results are compared in shape and placement, checked for what they claim, and put together.
 
 mod agreement;
@@ -29,6 +30,7 @@ mod rendezvous;
 mod replicas;
 mod shard_map;
 mod spec;
+mod sync;
 mod varies;
 
 pub use call_on_mesh::{DeviceCx, OnMesh, call_on_mesh};

@@ -1,24 +1,40 @@
 //! Threads for regions: parked between calls, and apart from any pool that kernels split their work over, so that devices
 //! that wait for each other never hold up the work they wait for.
 
+use super::sync::{Condvar, Mutex, whole};
 use crate::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// What a thread is to do.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// A lock that a panic elsewhere does not close: what it guards is whole between any two statements.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Where one thread waits for its next job.
-#[derive(Default)]
 struct Desk {
     job: Mutex<Option<Job>>,
     filled: Condvar,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { job: Mutex::new(None), filled: Condvar::new() }
+    }
+
+    fn put(&self, job: Job) {
+        *whole(self.job.lock()) = Some(job);
+        self.filled.notify_one();
+    }
+
+    fn take(&self) -> Job {
+        let mut waiting = whole(self.job.lock());
+        loop {
+            match waiting.take() {
+                Some(job) => return job,
+                None => waiting = whole(self.filled.wait(waiting)),
+            }
+        }
+    }
 }
 
 /// The threads by number: those that are free, and how many there are.
@@ -27,7 +43,7 @@ struct Pool {
     threads: usize,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { free: BTreeMap::new(), threads: 0 });
+static POOL: std::sync::Mutex<Pool> = std::sync::Mutex::new(Pool { free: BTreeMap::new(), threads: 0 });
 
 /// The number of threads that regions have made so far, busy or parked. They are kept for later regions.
 ///
@@ -36,7 +52,7 @@ static POOL: Mutex<Pool> = Mutex::new(Pool { free: BTreeMap::new(), threads: 0 }
 /// assert!(sharding_core::manual::threads() >= before);
 /// ```
 pub fn threads() -> usize {
-    lock(&POOL).threads
+    whole(POOL.lock()).threads
 }
 
 /// Threads that are taken; they go back to the pool when this is dropped, which is when their jobs are done.
@@ -50,7 +66,7 @@ impl Crew {
     /// [`ErrorKind::Backend`] if the system gives no more threads.
     pub(crate) fn take(n: usize) -> Result<Self> {
         let mut crew = Self(Vec::with_capacity(n));
-        let mut pool = lock(&POOL);
+        let mut pool = whole(POOL.lock());
         while crew.0.len() < n {
             match pool.free.pop_first() {
                 Some(free) => crew.0.push(free),
@@ -80,20 +96,19 @@ impl Crew {
     /// Starts a job on each thread.
     pub(crate) fn start(&self, jobs: impl IntoIterator<Item = Job>) {
         for (job, (_, desk)) in jobs.into_iter().zip(&self.0) {
-            *lock(&desk.job) = Some(job);
-            desk.filled.notify_one();
+            desk.put(job);
         }
     }
 }
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        lock(&POOL).free.extend(self.0.drain(..));
+        whole(POOL.lock()).free.extend(self.0.drain(..));
     }
 }
 
 fn start(number: usize) -> std::io::Result<Arc<Desk>> {
-    let desk = Arc::new(Desk::default());
+    let desk = Arc::new(Desk::new());
     let own = desk.clone();
     std::thread::Builder::new().name(format!("manual-{number}")).spawn(move || work(&own))?;
     Ok(desk)
@@ -101,14 +116,7 @@ fn start(number: usize) -> std::io::Result<Arc<Desk>> {
 
 fn work(desk: &Desk) {
     loop {
-        let mut waiting = lock(&desk.job);
-        let job = loop {
-            match waiting.take() {
-                Some(job) => break job,
-                None => waiting = desk.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner),
-            }
-        };
-        drop(waiting);
+        let job = desk.take();
         // A job catches the panics of what it runs; one that comes through must not cost the thread.
         let _ = catch_unwind(AssertUnwindSafe(job));
     }
@@ -125,17 +133,64 @@ impl Latch {
         Self { left: Mutex::new(n), done: Condvar::new() }
     }
     pub(crate) fn come(&self) {
-        let mut left = lock(&self.left);
+        let mut left = whole(self.left.lock());
         *left = left.saturating_sub(1);
         if *left == 0 {
             self.done.notify_all();
         }
     }
     pub(crate) fn wait(&self) {
-        let mut left = lock(&self.left);
+        let mut left = whole(self.left.lock());
         while *left > 0 {
-            left = self.done.wait(left).unwrap_or_else(PoisonError::into_inner);
+            left = whole(self.done.wait(left));
         }
+    }
+}
+
+/// Every order in which a job can be given and awaited (`cargo xtask test --deep`).
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn a_job_runs_once_and_before_the_wait_ends() {
+        loom::model(|| {
+            let (desk, count) = (Arc::new(Desk::new()), Arc::new(AtomicUsize::new(0)));
+            let own = desk.clone();
+            let worker = loom::thread::spawn(move || {
+                for _ in 0..2 {
+                    own.take()();
+                }
+            });
+            for round in 1..=2 {
+                let (latch, counted) = (Arc::new(Latch::new(1)), count.clone());
+                let come = latch.clone();
+                desk.put(Box::new(move || {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    come.come();
+                }));
+                latch.wait();
+                assert_eq!(count.load(Ordering::Relaxed), round);
+            }
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_latch_waits_for_all() {
+        loom::model(|| {
+            let (latch, count) = (Arc::new(Latch::new(2)), Arc::new(AtomicUsize::new(0)));
+            for _ in 0..2 {
+                let (come, counted) = (latch.clone(), count.clone());
+                loom::thread::spawn(move || {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    come.come();
+                });
+            }
+            latch.wait();
+            assert_eq!(count.load(Ordering::Relaxed), 2);
+        });
     }
 }
 

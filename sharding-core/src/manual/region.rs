@@ -1,12 +1,14 @@
 //! Regions: what is checked when wrapping, and what a call does.
 
-use super::agreement::End;
+use super::agreement::{Break, End};
+use super::call;
 use super::cx::{ManualCx, Shared};
 use super::grid::Grid;
 use super::local;
-use super::pool::{Crew, Job, Latch, lock};
+use super::pool::{Crew, Job, Latch};
 use super::rendezvous::Rendezvous;
 use super::spec::Spec;
+use super::sync::whole;
 use super::varies::{Inside, Running, Varies};
 use crate::backend::{LocalArray, LocalArrays, ThreadState, within};
 use crate::dispatch::panic_said;
@@ -91,7 +93,10 @@ impl Region {
         let own = bits.iter().fold(Varies::NONE, |all, bit| all.union(*bit));
         let shared = Arc::new(Shared {
             grid: self.grid.clone(),
-            rendezvous: Rendezvous::new(self.grid.clone()),
+            rendezvous: Rendezvous::new(self.grid.members.len(), {
+                let grid = self.grid.clone();
+                move |why| call::broken(&grid, why)
+            }),
             bits,
             axes: outer.union(own),
         });
@@ -219,12 +224,17 @@ impl Region {
             given: Err(Error::new(ErrorKind::Manual, "what runs around the function panicked")),
             taint: Varies::NONE,
         };
-        Ok(outcomes.iter().map(|outcome| lock(outcome).take().unwrap_or_else(lost)).collect())
+        Ok(outcomes.iter().map(|outcome| whole(outcome.lock()).take().unwrap_or_else(lost)).collect())
     }
 
     /// The members' results, if all came to their ends.
     fn agreed(&self, shared: &Shared, outcomes: Vec<Outcome>) -> Result<Vec<Vec<Tensor>>> {
-        if let Some((error, ended)) = shared.rendezvous.broken() {
+        if let Some(why) = shared.rendezvous.broken() {
+            let error = call::broken(&self.grid, &why);
+            let ended = match &*why {
+                Break::Ended { member, .. } => Some(*member),
+                _ => None,
+            };
             let cause =
                 ended.and_then(|member| Some((member, outcomes.into_iter().nth(member)?.given.err()?)));
             return Err(match cause {
@@ -499,7 +509,7 @@ impl Work {
         };
         ending.with(end);
         if let Some(slot) = outcomes.get(member) {
-            *lock(slot) = Some(Outcome { given, taint: Varies::taint() });
+            *whole(slot.lock()) = Some(Outcome { given, taint: Varies::taint() });
         }
     }
 }
