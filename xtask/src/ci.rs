@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::run::{self, Result};
-use crate::{comm, features, golden, rules, test, tidy};
+use crate::{comm, features, fuzz, golden, rules, test, tidy};
 
 /// Whether the matrix is a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,7 @@ fn stages(matrix: Matrix) -> Vec<Stage> {
         ("golden", (|| golden::run(&[])) as fn() -> Result<bool>),
         ("rules", || rules::run(&["--check"])),
         ("comm", || comm::run(&["--check"])),
+        ("fuzz", || fuzz::run(&["--seconds", "5"])),
     ]);
     stages
 }
@@ -55,7 +56,9 @@ fn run_stages(stages: &[Stage]) -> Result<bool> {
 }
 
 fn fmt() -> Result<bool> {
-    run::succeeds(&mut run::cargo(["fmt", "--all", "--check"]))
+    let ours = run::succeeds(&mut run::cargo(["fmt", "--all", "--check"]))?;
+    let fuzz = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
+    Ok(ours && run::succeeds(&mut run::cargo(fuzz))?)
 }
 
 fn clippy() -> Result<bool> {
@@ -90,7 +93,13 @@ mod tests {
     #[test]
     fn only_the_matrix_can_be_left_out() {
         let names = |matrix| stages(matrix).iter().map(|(name, _)| *name).collect::<Vec<_>>();
-        assert_eq!(names(Matrix::Run), ["fmt", "tidy", "clippy", "docs", "test", "golden", "rules", "comm"]);
-        assert_eq!(names(Matrix::LeaveOut), ["fmt", "tidy", "clippy", "docs", "golden", "rules", "comm"]);
+        assert_eq!(
+            names(Matrix::Run),
+            ["fmt", "tidy", "clippy", "docs", "test", "golden", "rules", "comm", "fuzz"]
+        );
+        assert_eq!(
+            names(Matrix::LeaveOut),
+            ["fmt", "tidy", "clippy", "docs", "golden", "rules", "comm", "fuzz"]
+        );
     }
 }

@@ -7,6 +7,7 @@ mod bench;
 mod ci;
 mod comm;
 mod features;
+mod fuzz;
 mod golden;
 mod metadata;
 mod model;
@@ -25,6 +26,9 @@ usage: cargo xtask COMMAND
 
   test                 what a contributor runs: the matrix of feature sets, the encoder and two examples
   ci [--without-test]  everything, cheapest first; stops at the first stage that fails
+  test --deep          models of threads in every order, unsafe code under a sanitizer, and a longer run of the fuzzer
+  fuzz [--seconds N] [TARGET...]
+                       tries texts and files from outside that nobody thought of (default: 10 seconds for each target)
   tidy                 layering, file names, docs that name what exists, reasons for unsafe code
   golden [FILE...]     replays reference cases of other systems (default: tests/golden)
   rules [--check]      lists the sharding rules; with --check proves every row
@@ -53,6 +57,8 @@ fn command(arguments: &[String]) -> Result<bool> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test"] => test::run(),
+        ["test", "--deep"] => test::deep(),
+        ["fuzz", rest @ ..] => fuzz::run(rest),
         ["ci"] => ci::run(ci::Matrix::Run),
         ["ci", "--without-test"] => ci::run(ci::Matrix::LeaveOut),
         ["tidy"] => tidy::run(),

@@ -1,8 +1,9 @@
-//! `test`: the matrix of feature sets, the encoder on a real model, and two examples.
+//! `test`: the matrix of feature sets, the encoder on a real model, and two examples; with `--deep` what takes longer.
 //!
 //! Every row runs, whatever failed before it; a table at the end says what ran and what did not, and why. The last
 //! line is `N passed, N failed, N skipped`, counted in rows.
 
+mod deep;
 mod matrix;
 mod output;
 mod table;
@@ -10,7 +11,7 @@ mod table;
 use std::time::Instant;
 
 use crate::run::{self, Result, Stream};
-use crate::{metadata, model};
+use crate::{fuzz, metadata, model};
 use matrix::{Row, Work};
 use output::Digest;
 use table::{Outcome, Report};
@@ -18,7 +19,15 @@ use table::{Outcome, Report};
 /// Runs the matrix and answers whether no row failed.
 pub(crate) fn run() -> Result<bool> {
     let packages = metadata::packages(&run::root())?;
-    let rows = matrix::rows(&packages, model::cached()?.as_deref());
+    run_rows(matrix::rows(&packages, model::cached()?.as_deref()))
+}
+
+/// Runs what is too slow for every change and answers whether no row failed.
+pub(crate) fn deep() -> Result<bool> {
+    run_rows(deep::rows(&fuzz::host()?))
+}
+
+fn run_rows(rows: Vec<Row>) -> Result<bool> {
     let reports = rows.into_iter().map(run_row).collect::<Result<Vec<_>>>()?;
     let counts = table::Counts::of(&reports);
     println!("\n{}\n{counts}", table::render(&reports));
@@ -35,6 +44,7 @@ fn run_row(row: Row) -> Result<Report> {
         }
     };
     let mut command = run::cargo(&arguments);
+    command.envs(row.environment.iter().copied());
     println!("\n== {}: {}", row.name, run::describe(&command));
     let started = Instant::now();
     let mut digest = Digest::default();

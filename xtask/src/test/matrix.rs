@@ -14,6 +14,14 @@ pub(super) struct Row {
     pub(super) what: &'static str,
     /// What it does.
     pub(super) work: Work,
+    /// Variables of the environment in which it does it.
+    pub(super) environment: &'static [(&'static str, &'static str)],
+}
+
+impl Row {
+    pub(super) fn new(name: impl Into<String>, what: &'static str, work: Work) -> Self {
+        Self { name: name.into(), what, work, environment: &[] }
+    }
 }
 
 /// What a row does.
@@ -45,7 +53,7 @@ fn tests_row(packages: &[Package], backends: usize) -> Row {
     arguments.extend(["--features".to_owned(), spell(set.iter().copied().chain([TESTING]))]);
     // The output of passing tests is where a skip says its reason.
     arguments.extend(["--", "--show-output"].map(str::to_owned));
-    Row { name: format!("tests {}", braced(set)), what: "tests", work: Work::Cargo(arguments) }
+    Row::new(format!("tests {}", braced(set)), "tests", Work::Cargo(arguments))
 }
 
 /// How many of [`BACKENDS`], from the first, a package needs to be built with.
@@ -77,7 +85,7 @@ fn check_row(set: &[&str]) -> Row {
     if !set.is_empty() {
         arguments.extend(["--features".to_owned(), spell(set.iter().copied())]);
     }
-    Row { name: format!("check {}", braced(set)), what: "cargo check", work: Work::Cargo(arguments) }
+    Row::new(format!("check {}", braced(set)), "cargo check", Work::Cargo(arguments))
 }
 
 /// The encoder against PyTorch's answers on one and on several devices, also on numbers that divide nothing, if the model is
@@ -86,14 +94,14 @@ fn encoder_rows(model: Option<&Path>) -> Vec<Row> {
     let what = "real model against PyTorch";
     let Some(model) = model else {
         let work = Work::Skip("run cargo xtask model".to_owned());
-        return vec![Row { name: "encoder".to_owned(), what, work }];
+        return vec![Row::new("encoder", what, work)];
     };
     let row = |mesh: &str| {
         let run = ["run", "--release", "-p", "encoder-example", "--example", "encoder", "--", "--mesh", mesh];
         let mut arguments = run.map(str::to_owned).to_vec();
         arguments.extend(["--model".to_owned(), model.display().to_string()]);
         arguments.extend(["--check", "tests/minilm_reference.json"].map(str::to_owned));
-        Row { name: format!("encoder {mesh}"), what, work: Work::Cargo(arguments) }
+        Row::new(format!("encoder {mesh}"), what, Work::Cargo(arguments))
     };
     ["tp=1", "tp=2", "tp=3", "tp=5", "dp=2,tp=2", "dp=3,tp=2"].into_iter().map(row).collect()
 }
@@ -102,7 +110,7 @@ fn encoder_rows(model: Option<&Path>) -> Vec<Row> {
 fn examples() -> [Row; 2] {
     ["quickstart", "manual"].map(|name| {
         let arguments = ["run", "--release", "--example", name].map(str::to_owned).to_vec();
-        Row { name: name.to_owned(), what: "the example", work: Work::Cargo(arguments) }
+        Row::new(name, "the example", Work::Cargo(arguments))
     })
 }
 
@@ -112,7 +120,7 @@ fn page_row() -> Row {
         ["test", "-p", OPS, "--example", "visualize", "--features"].map(str::to_owned).to_vec();
     arguments.push(spell([BROWSER]));
     arguments.extend(["--", "--show-output"].map(str::to_owned));
-    Row { name: "page".to_owned(), what: "tests", work: Work::Cargo(arguments) }
+    Row::new("page", "tests", Work::Cargo(arguments))
 }
 
 fn braced(set: &[&str]) -> String {
