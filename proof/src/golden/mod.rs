@@ -347,12 +347,23 @@ mod tests {
             replay_value(&file, "test.json", &mut Report::new(Vec::new())).unwrap_err().to_string()
         };
         assert_eq!(error(json!({})), "test.json: should be an object with the field 'suite', found {}");
-        let bad = json!({"suite": "max_layout", "local_shapes": [{
-            "id": 1, "shape": [2], "placements": ["X"], "mesh": {"shape": [2], "axis_names": ["tp"]},
-        }]});
-        let text =
-            "test.json: .local_shapes [0] .placements [0] should be R, S<tensor axis>, P or U, found \"X\"";
-        assert_eq!(error(bad), text);
         assert!(error(json!({"suite": "max_plan"})).contains("'cases'"));
+    }
+
+    #[test]
+    fn a_case_that_cannot_be_read_fails_and_the_others_count() {
+        let case = |placement: &str| json!({"id": placement, "shape": [2], "placements": [placement], "mesh": {"shape": [2], "axis_names": ["tp"]}, "want": [[1], [1]]});
+        let [passed, failed, skipped] = {
+            let mut report = Report::new(Vec::new());
+            let file = json!({"suite": "max_layout", "local_shapes": [case("X"), case("S0")]});
+            replay_value(&file, "test.json", &mut report).unwrap();
+            report.counts()
+        };
+        assert_eq!((passed, failed, skipped), (1, 1, 0));
+        check(json!({"suite": "jax", "cases": [{"id": 1}, {"id": 2, "kind": "unheard_of"}]}), [0, 1, 1]);
+        check(
+            json!({"suite": "tinax", "cases": [{"id": 1, "fn": 3}, {"id": 2, "fn": "unheard_of"}]}),
+            [0, 1, 1],
+        );
     }
 }

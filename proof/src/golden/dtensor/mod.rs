@@ -16,11 +16,11 @@ pub(super) fn replay(root: &Node<'_>, report: &mut Report) -> Parsed<()> {
         for row in table.field("rows")?.list()? {
             let [n, ways] = ["n", "k"].map(|name| row.field(name).and_then(|size| size.size()));
             let (n, ways) = (n?, ways?);
-            report.case(&format!("{n} over {ways}"), || balanced(&row, n, ways))?;
+            report.case(&format!("{n} over {ways}"), || balanced(&row, n, ways));
         }
     }
     for case in root.field("cases")?.list()? {
-        report.case(&case.id(), || self::case(&case))?;
+        report.case(&case.id(), || self::case(&case));
     }
     Ok(())
 }

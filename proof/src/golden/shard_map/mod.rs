@@ -14,7 +14,7 @@ use value::Value;
 
 pub(super) fn replay(root: &Node<'_>, report: &mut Report) -> Parsed<()> {
     for case in root.field("cases")?.list()? {
-        report.case(&case.id(), || replay_case(&case))?;
+        report.case(&case.id(), || replay_case(&case));
     }
     Ok(())
 }
