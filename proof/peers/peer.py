@@ -23,35 +23,42 @@ KIB_4, MIB_1, MIB_64 = "4KiB", "1MiB", "64MiB"
 EXTENT = {KIB_4: 32, MIB_1: 512, MIB_64: 4096}
 
 
-def seconds(run, together=lambda count: None):
+def seconds(run, together=lambda count: None, finish=None):
     """Seconds of one call of `run`: the median over samples.
 
     `together(count)` is called before the next `count` calls, and with 0 at the end: where several processes or threads
-    have to make the same calls, it tells the others (see `follow`).
+    have to make the same calls, it tells the others (see `follow`). `finish()` is called after them, before the clock
+    stops, and waits until all have made theirs: work in which nobody waits for anybody is else that of one of them. It
+    takes its time, so that samples with it are longer.
     """
+
+    def timed(count):
+        together(count)
+        started = time.perf_counter()
+        for _ in range(count):
+            run()
+        if finish:
+            finish()
+        return (time.perf_counter() - started) / count
+
     once, began = None, time.perf_counter()
     while once is None or time.perf_counter() - began < WARM_UP:
-        together(1)
-        started = time.perf_counter()
-        run()
-        once = time.perf_counter() - started
-    batch = max(1, int(SAMPLE / max(once, 1e-9)))
+        once = timed(1)
+    sample = 10 * SAMPLE if finish else SAMPLE
+    batch = max(1, int(sample / max(once, 1e-9)))
     samples, began = [], time.perf_counter()
     while len(samples) < LEAST or time.perf_counter() - began < MEASURE:
-        together(batch)
-        started = time.perf_counter()
-        for _ in range(batch):
-            run()
-        samples.append((time.perf_counter() - started) / batch)
+        samples.append(timed(batch))
     together(0)
     return statistics.median(samples)
 
 
-def follow(run, together):
+def follow(run, together, finish):
     """Makes the calls that another one measures: `together()` answers how many come next."""
     while count := together():
         for _ in range(count):
             run()
+        finish()
 
 
 def serve(about, items, measure=lambda name, make: seconds(make())):

@@ -178,12 +178,12 @@ def gloo():
     items = on(start("gloo"), MOVING)
     if not leads:
         for line in sys.stdin:
-            peer.follow(items[line.strip()](), told)
+            peer.follow(items[line.strip()](), told, dist.barrier)
         return
 
     def measure(name, make):
         print(name, file=other.stdin, flush=True)
-        return peer.seconds(make(), tell)
+        return peer.seconds(make(), tell, dist.barrier)
 
     peer.serve(about("gloo", "DTensor, 2 processes over gloo on the loopback"), items, measure)
     other.stdin.close()
@@ -203,7 +203,7 @@ def threads():
         with torch.no_grad():
             items = begin(1)
             while (name := names.get()) is not None:
-                peer.follow(items[name](), told)
+                peer.follow(items[name](), told, dist.barrier)
 
     thread = threading.Thread(target=other)
     thread.start()
@@ -211,7 +211,7 @@ def threads():
 
     def measure(name, make):
         names.put(name)
-        return peer.seconds(make(), tell)
+        return peer.seconds(make(), tell, dist.barrier)
 
     peer.serve(about("threads", "DTensor, 2 threads of one process, with the group of PyTorch's own tests"), items, measure)
     names.put(None)
