@@ -3,7 +3,13 @@
 
 use backend_cpu as _;
 use rayon::prelude::*;
-use sharding_core::{BackendKind, DType, DeviceMapping, DeviceMesh, Place, Result, Tensor, TensorLayout};
+use sharding_core::placement::Ragged;
+use sharding_core::{
+    BackendKind, DType, DeviceMapping, DeviceMesh, ErrorKind, Place, Result, Tensor, TensorLayout,
+};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::time::Instant;
 
 const SIDE: usize = 4096;
@@ -11,36 +17,86 @@ const N: usize = SIDE * SIDE;
 const CHUNK: usize = 1 << 16;
 const TIMES: usize = 9;
 
+/// Floats in memory as the backend has it: huge pages, where the system grants them on request. A plain copy between small
+/// pages takes longer, and would make every collective look better.
+struct Floats(NonNull<f32>);
+
+// SAFETY: it owns its memory, which is read and written by the rules of its borrow.
+unsafe impl Sync for Floats {}
+
+impl Floats {
+    const HUGE_PAGE: usize = 2 << 20;
+
+    fn layout() -> Result<Layout> {
+        Layout::from_size_align(N * size_of::<f32>(), Self::HUGE_PAGE)
+            .map_err(|error| sharding_core::Error::new(ErrorKind::Internal, error.to_string()))
+    }
+
+    /// `N` times this number, each written once.
+    fn new(value: f32) -> Result<Self> {
+        let layout = Self::layout()?;
+        // SAFETY: the size is not 0.
+        let memory = unsafe { alloc_zeroed(layout) };
+        #[cfg(target_os = "linux")]
+        // SAFETY: the pages are those of the block, which begins with one; the advice leaves their content as it is.
+        unsafe {
+            libc::madvise(memory.cast(), layout.size(), libc::MADV_HUGEPAGE);
+        }
+        let mut floats = Self(NonNull::new(memory.cast()).unwrap_or_else(|| handle_alloc_error(layout)));
+        floats.fill(value);
+        Ok(floats)
+    }
+}
+
+impl Drop for Floats {
+    fn drop(&mut self) {
+        if let Ok(layout) = Self::layout() {
+            // SAFETY: the block was made with this layout.
+            unsafe { dealloc(self.0.as_ptr().cast(), layout) };
+        }
+    }
+}
+
+impl Deref for Floats {
+    type Target = [f32];
+    fn deref(&self) -> &[f32] {
+        // SAFETY: the block holds `N` floats, which were zero at first.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), N) }
+    }
+}
+
+impl DerefMut for Floats {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as above; the borrow is unique.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), N) }
+    }
+}
+
 /// Milliseconds of several runs, taken in turns so that all see the same machine: the medians.
-fn medians(runs: &mut [(&str, &mut dyn FnMut() -> Result<()>)]) -> Result<Vec<f64>> {
+fn medians(runs: &mut [&mut dyn FnMut() -> Result<()>]) -> Result<Vec<f64>> {
     let mut samples = vec![Vec::new(); runs.len()];
     for _ in 0..TIMES {
-        for ((_, run), samples) in runs.iter_mut().zip(&mut samples) {
+        for (run, samples) in runs.iter_mut().zip(&mut samples) {
             let start = Instant::now();
             run()?;
             samples.push(start.elapsed().as_secs_f64() * 1e3);
         }
     }
-    Ok(samples
-        .into_iter()
-        .map(|mut samples| {
-            samples.sort_by(f64::total_cmp);
-            samples.get(TIMES / 2).copied().unwrap_or(f64::NAN)
-        })
-        .collect())
+    let median = |mut samples: Vec<f64>| {
+        samples.sort_by(f64::total_cmp);
+        samples.get(TIMES / 2).copied().unwrap_or(f64::NAN)
+    };
+    Ok(samples.into_iter().map(median).collect())
 }
 
 /// A tensor of ones of 64 MiB; every part of a Partial one is as large.
 fn tensor(mesh: &DeviceMesh, place: Place) -> Result<Tensor> {
-    let whole = |place| -> Result<TensorLayout> {
-        TensorLayout::new(DType::F32, [SIDE, SIDE], DeviceMapping::new(mesh, [place])?)
-    };
+    let layout = TensorLayout::new(DType::F32, [SIDE, SIDE], DeviceMapping::new(mesh, [place])?)?;
     let bytes: Vec<u8> = std::iter::repeat_n(1.0_f32.to_ne_bytes(), N).flatten().collect();
     if !place.is_partial() {
-        return Tensor::from_bytes(&bytes, whole(place)?);
+        return Tensor::from_bytes(&bytes, layout);
     }
     let backend = sharding_core::backend::backend_of(BackendKind::CPU)?;
-    let layout = whole(place)?;
     let shard = |device| {
         let mut shard = backend.alloc(device, DType::F32, layout.shape())?;
         backend.write(&bytes, &mut shard)?;
@@ -48,6 +104,61 @@ fn tensor(mesh: &DeviceMesh, place: Place) -> Result<Tensor> {
     };
     let shards = mesh.devices().map(shard).collect::<Result<_>>()?;
     Tensor::from_shards(layout, backend.positions(mesh)?, shards)
+}
+
+/// Writes the first elements of the sum of the parts, or a copy of the one part, over all threads.
+fn plain(parts: &[Floats], elements: usize, out: &mut [f32]) {
+    out[..elements].par_chunks_mut(CHUNK).enumerate().for_each(|(i, out)| {
+        let all: Vec<&[f32]> = parts.iter().map(|part| &part[i * CHUNK..][..out.len()]).collect();
+        match all[..] {
+            [a] => out.copy_from_slice(a),
+            [a, b] => out.iter_mut().zip(a).zip(b).for_each(|((o, a), b)| *o = a + b),
+            [a, b, c, d, e, f, g, h] => {
+                let left = a.iter().zip(b).zip(c).zip(d).zip(e).zip(f).zip(g).zip(h);
+                out.iter_mut().zip(left).for_each(|(o, (((((((a, b), c), d), e), f), g), h))| {
+                    *o = ((a + b) + (c + d)) + ((e + f) + (g + h));
+                });
+            }
+            _ => unreachable!("{} parts", all.len()),
+        }
+    });
+}
+
+/// The cuts by which every device but the last has half of its own piece and half of the next one's.
+fn shifted(axis: usize, n: usize) -> Place {
+    let (piece, half) = (SIDE / n, SIDE / n / 2);
+    let size = |i: usize| if i == 0 { piece + half } else { piece - half * usize::from(i + 1 == n) };
+    Ragged::place(axis, (0..n).map(size).collect::<Vec<_>>())
+}
+
+/// A line of the table: a transfer beside plain work that writes so many elements.
+fn line(name: &str, n: usize, source: &Tensor, target: &DeviceMapping, elements: usize) -> Result<()> {
+    let partial = source.layout().places().iter().any(|place| place.is_partial());
+    let parts: Vec<Floats> =
+        (0..if partial { n } else { 1 }).map(|_| Floats::new(1.0)).collect::<Result<_>>()?;
+    let mut reused = Floats::new(0.0)?;
+    let times = medians(&mut [
+        &mut || {
+            std::hint::black_box(source.transfer_to(target)?);
+            Ok(())
+        },
+        &mut || {
+            let mut out: Vec<f32> = vec![0.0; N];
+            plain(&parts, elements, &mut out);
+            std::hint::black_box(&out);
+            Ok(())
+        },
+        &mut || {
+            plain(&parts, elements, &mut reused);
+            std::hint::black_box(&reused[0]);
+            Ok(())
+        },
+    ])?;
+    if let [ours, fresh, warm] = times[..] {
+        let (by_fresh, by_warm) = (fresh / ours, warm / ours);
+        println!("{name:16} {n:3} {ours:9.3} {fresh:14.2} {warm:14.2} {by_fresh:7.2} {by_warm:7.2}");
+    }
+    Ok(())
 }
 
 fn main() -> Result<()> {
@@ -62,62 +173,24 @@ fn main() -> Result<()> {
     for n in [2, 8] {
         let mesh = DeviceMesh::simulated(BackendKind::CPU, [n], ["x"])?;
         let (s0, s1) = (Place::Sharded(0), Place::Sharded(1));
-        for (name, from, to) in [
-            ("all_reduce", Place::PARTIAL, Place::Replicated),
-            ("reduce_scatter", Place::PARTIAL, s0),
-            ("all_gather", s0, Place::Replicated),
-            ("all_gather, cols", s1, Place::Replicated),
-            ("all_to_all", s0, s1),
+        // A permute leaves the last device a view of what it has: half a piece is not copied.
+        let moved = N - N / n / 2;
+        for (name, from, to, elements) in [
+            ("all_reduce", Place::PARTIAL, Place::Replicated, N),
+            ("reduce_scatter", Place::PARTIAL, s0, N),
+            ("all_gather", s0, Place::Replicated, N),
+            ("all_gather, cols", s1, Place::Replicated, N),
+            ("all_to_all", s0, s1, N),
+            ("all_to_all, back", s1, s0, N),
+            ("permute", s0, shifted(0, n), moved),
+            ("permute, cols", s1, shifted(1, n), moved),
         ] {
-            let source = tensor(&mesh, from)?;
-            let target = DeviceMapping::new(&mesh, [to])?;
-            let parts: Vec<Vec<f32>> =
-                (0..if from.is_partial() { n } else { 1 }).map(|_| vec![1.0_f32; N]).collect();
-            let plain = |out: &mut [f32]| {
-                out.par_chunks_mut(CHUNK).enumerate().for_each(|(i, out)| {
-                    let at = |k: usize| {
-                        parts.get(k).and_then(|part| part.get(i * CHUNK..(i + 1) * CHUNK)).unwrap_or(&[])
-                    };
-                    match parts.len() {
-                        1 => out.copy_from_slice(at(0)),
-                        2 => out.iter_mut().zip(at(0)).zip(at(1)).for_each(|((o, a), b)| *o = a + b),
-                        _ => {
-                            let all: Vec<&[f32]> = (0..parts.len()).map(at).collect();
-                            let [a, b, c, d, e, f, g, h] = all[..] else { return };
-                            let left = a.iter().zip(b).zip(c).zip(d).zip(e).zip(f).zip(g).zip(h);
-                            out.iter_mut().zip(left).for_each(|(o, (((((((a, b), c), d), e), f), g), h))| {
-                                *o = ((a + b) + (c + d)) + ((e + f) + (g + h));
-                            });
-                        }
-                    }
-                });
-            };
-            let mut reused = vec![0.0_f32; N];
-            let times = medians(&mut [
-                ("ours", &mut || {
-                    std::hint::black_box(source.transfer_to(&target)?);
-                    Ok(())
-                }),
-                ("fresh", &mut || {
-                    let mut out: Vec<f32> = vec![0.0; N];
-                    plain(&mut out);
-                    std::hint::black_box(&out);
-                    Ok(())
-                }),
-                ("reused", &mut || {
-                    plain(&mut reused);
-                    std::hint::black_box(&reused);
-                    Ok(())
-                }),
-            ])?;
-            if let [ours, fresh, warm] = times[..] {
-                println!(
-                    "{name:16} {n:3} {ours:9.2} {fresh:14.2} {warm:14.2} {:7.2} {:7.2}",
-                    fresh / ours,
-                    warm / ours
-                );
-            }
+            line(name, n, &tensor(&mesh, from)?, &DeviceMapping::new(&mesh, [to])?, elements)?;
         }
+        // From one device to all: in one process they share its buffer, and nothing is copied.
+        let one = DeviceMesh::simulated(BackendKind::CPU, [1], ["one"])?;
+        let all = DeviceMapping::new(&mesh, [Place::Replicated])?;
+        line("broadcast", n, &tensor(&one, Place::Replicated)?, &all, N)?;
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! The contract's methods, each handed to the file of its subject.
 
-use crate::collective::COLLECTIVES;
-use crate::{copy, device, dot, fused, gather, iota, map, memory, random, reduce, storage};
+use crate::{collective, copy, device, dot, fused, gather, iota, map, memory, random, reduce, storage};
 use sharding_core::backend::{
     Backend, Collectives, HostMemory, LocalArray, LocalMeta, MemoryUse, Move, Positions, Primitive, Support,
     Work,
@@ -70,7 +69,7 @@ impl Backend for CpuBackend {
     }
 
     fn copy(&self, moves: &mut [Move<'_>]) -> Result<()> {
-        copy::regions(moves)
+        collective::regions(moves)
     }
 
     fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
@@ -91,7 +90,7 @@ impl Backend for CpuBackend {
     }
 
     fn collectives(&self) -> &dyn Collectives {
-        &COLLECTIVES
+        &collective::COLLECTIVES
     }
 }
 

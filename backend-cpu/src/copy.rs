@@ -1,16 +1,17 @@
-//! Copies: strided reads and writes, index maps, and regions between arrays.
+//! Copies: strided reads and writes, and index maps.
 
 use crate::device::{self, is_large};
 use crate::element::{Cell, Slot};
-use crate::storage::{View, in_bounds, internal, overwrite, owned, unsupported, with_word};
-use sharding_core::backend::{IndexMap, LocalArray, LocalMeta, Move, Piece, Support};
+use crate::memory::Beside;
+use crate::storage::{View, internal, overwrite, unsupported, with_word};
+use sharding_core::backend::{IndexMap, LocalArray, LocalMeta, Piece, Support};
 use sharding_core::{Result, Shape};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 /// Elements per task of the pool.
-const TASK: usize = 1 << 16;
+pub(crate) const TASK: usize = 1 << 16;
 
 /// A walk over the elements of a strided view in row-major order: axes that lie behind each other in memory are
 /// one, those of extent 1 none.
@@ -162,8 +163,18 @@ impl Transfer {
         Self { axes, to: to.1, from: from.1 }
     }
 
-    /// Copies the box.
-    pub(crate) fn run<T: Copy, O: Slot<T>>(&self, source: &[T], target: &mut [O]) {
+    /// The box as lines of elements that lie side by side in both memories, if it is no more than that.
+    pub(crate) fn lines(&self) -> Option<Lines> {
+        let (count, into, out_of, len) = match self.axes[..] {
+            [(len, 1, 1)] => (1, 0, 0, len),
+            [(count, into, out_of), (len, 1, 1)] => (count, into, out_of, len),
+            _ => return None,
+        };
+        Some(Lines { count, len, to: self.to, from: self.from, steps: (into, out_of) })
+    }
+
+    /// Copies the box; rows past the caches where it is asked for.
+    pub(crate) fn run<T: Copy, O: Slot<T>>(&self, source: &[T], target: &mut [O], beside: Option<&Beside>) {
         let Some((row, outer)) = self.axes.split_last() else {
             return target[self.to as usize].put(source[self.from as usize]);
         };
@@ -181,10 +192,7 @@ impl Transfer {
         }
         each_index(outer, self.to, self.from, |to, from| match (into, out_of) {
             (1, 1) => {
-                let (to, from) = (to as usize, from as usize);
-                for (slot, x) in target[to..to + n].iter_mut().zip(&source[from..from + n]) {
-                    slot.put(*x);
-                }
+                put_line(&mut target[to as usize..][..n], &source[from as usize..][..n], beside);
             }
             (1, 0) => {
                 let x = source[from as usize];
@@ -196,6 +204,34 @@ impl Transfer {
                 }
             }
         });
+    }
+}
+
+/// Lines of so many elements.
+pub(crate) struct Lines {
+    pub(crate) count: usize,
+    pub(crate) len: usize,
+    /// The places of the first one in the target and the source, and the steps to the next.
+    to: isize,
+    from: isize,
+    steps: (isize, isize),
+}
+
+impl Lines {
+    /// The places of a line, if there is one of that number.
+    pub(crate) fn at(&self, line: usize) -> Option<(usize, usize)> {
+        let i = line as isize;
+        let place = |first: isize, step: isize| (first + i * step) as usize;
+        (line < self.count).then(|| (place(self.to, self.steps.0), place(self.from, self.steps.1)))
+    }
+}
+
+/// Copies elements that lie side by side, past the caches where it is asked for.
+#[inline]
+pub(crate) fn put_line<T: Copy, O: Slot<T>>(places: &mut [O], values: &[T], beside: Option<&Beside>) {
+    match beside {
+        Some(beside) => O::put_beside(places, values, beside),
+        None => places.iter_mut().zip(values).for_each(|(slot, x)| slot.put(*x)),
     }
 }
 
@@ -275,6 +311,7 @@ pub(crate) fn spread<T: Cell, O: Slot<T>>(
     let axis = shape.iter().position(|extent| *extent > 1).unwrap_or(0);
     let row: usize = shape.iter().skip(axis + 1).product();
     let count = (TASK / row.max(1)).max(1);
+    let bytes = size_of_val(out);
     let part = |i: usize, out: &mut [O]| {
         let mut extents: SmallVec<[usize; 4]> = SmallVec::from_slice(shape);
         let mut from = offset;
@@ -282,7 +319,8 @@ pub(crate) fn spread<T: Cell, O: Slot<T>>(
             *extent = out.len() / row;
             from += strides[axis] * (i * count) as isize;
         }
-        Transfer::new(&extents, (&rows, 0), (strides, from)).run(data, out);
+        let beside = Beside::new(bytes);
+        Transfer::new(&extents, (&rows, 0), (strides, from)).run(data, out, beside.as_ref());
     };
     if is_large(out.len()) {
         device::chunks(out, count * row, part);
@@ -373,7 +411,15 @@ impl<'a, T: Cell> Source<'a, T> {
 
     /// Writes the part of the piece that lies in rows `first..` of the result's axis `axis`, of which `out` holds
     /// whole ones; the axes before it have extent 1.
-    fn write(&self, shape: &Shape, axis: usize, first: usize, rows: usize, out: &mut [MaybeUninit<T>]) {
+    fn write(
+        &self,
+        shape: &Shape,
+        axis: usize,
+        first: usize,
+        rows: usize,
+        out: &mut [MaybeUninit<T>],
+        beside: Option<&Beside>,
+    ) {
         let (mut extents, mut to) = (SmallVec::<[usize; 4]>::new(), 0);
         let mut offset = self.offset;
         let steps = shape.strides();
@@ -389,7 +435,7 @@ impl<'a, T: Cell> Source<'a, T> {
             to += steps[i] * (start - base) as isize;
             extents.push(end - start);
         }
-        Transfer::new(&extents, (&steps, to), (&self.strides, offset)).run(&self.data, out);
+        Transfer::new(&extents, (&steps, to), (&self.strides, offset)).run(&self.data, out, beside);
     }
 }
 
@@ -454,12 +500,16 @@ pub(crate) fn run(map: &IndexMap, inputs: &[&LocalArray], out: &mut LocalArray) 
         let axis = map.shape.iter().position(|extent| *extent > 1).unwrap_or(0);
         let row: usize = map.shape.iter().skip(axis + 1).product();
         let rows = (TASK / row.max(1)).max(1);
+        let bytes = map.shape.elements() * size_of::<T>();
         let part = |i: usize, out: &mut [MaybeUninit<T>]| {
             if !covered {
                 out.fill(MaybeUninit::new(fill));
             }
             let count = out.len() / row.max(1);
-            sources.iter().for_each(|source| source.write(&map.shape, axis, i * rows, count, out));
+            let beside = Beside::new(bytes).filter(|_| covered);
+            for source in &sources {
+                source.write(&map.shape, axis, i * rows, count, out, beside.as_ref());
+            }
         };
         let write = |out: &mut [MaybeUninit<T>]| {
             if is_large(out.len()) {
@@ -482,190 +532,4 @@ fn check(piece: &Piece, shape: &Shape) -> Result<()> {
         return Ok(());
     }
     Err(internal(format!("a piece {piece:?} does not fit a result of shape {shape}")))
-}
-
-/// Copies regions; see [`Backend::copy`](sharding_core::backend::Backend::copy).
-pub(crate) fn regions(moves: &mut [Move<'_>]) -> Result<()> {
-    for Move { op, pieces, into } in moves {
-        let copied = if into.is_contiguous() && is_large(into.elements()) {
-            large(pieces, into)
-        } else {
-            pieces.iter().try_for_each(|(source, at)| region(source, at, into))
-        };
-        copied.map_err(|error| error.with_op(*op))?;
-    }
-    Ok(())
-}
-
-/// A view and the index of the target at which it lands.
-type Landing = (LocalArray, SmallVec<[usize; 4]>);
-
-/// The same for a large contiguous target: in rows, by the threads of the pool; what the pieces cover is not cleared first.
-fn large(pieces: &[Landing], into: &mut LocalArray) -> Result<()> {
-    let shape = into.shape().clone();
-    let fits = |(source, at): &Landing| {
-        let ends = source.shape().iter().zip(at).map(|(n, at)| n.saturating_add(*at));
-        source.dtype() == into.dtype()
-            && (source.shape().len(), at.len()) == (shape.len(), shape.len())
-            && ends.zip(shape.iter()).all(|(end, extent)| end <= *extent)
-    };
-    if let Some((source, at)) = pieces.iter().find(|piece| !fits(piece)) {
-        return Err(internal(format!("{source:?} does not fit {into:?} at {at:?}")));
-    }
-    let covered = cover(pieces, shape.elements());
-    with_word!(into.dtype(), T => {
-        let views = pieces.iter().filter(|(source, _)| source.elements() > 0);
-        let views: Vec<(View<'_, T>, &[usize])> =
-            views.map(|(source, at)| Ok((View::of(source)?, &at[..]))).collect::<Result<_>>()?;
-        if covered {
-            let write = |out: &mut [MaybeUninit<T>]| {
-                paste(&shape, &views, out);
-                Ok(())
-            };
-            // SAFETY: the pieces do not overlap, lie inside the shape and have as many elements as it: `paste` writes all.
-            return unsafe { overwrite::<T>(into, write) };
-        }
-        let (start, len) = (into.meta().offset, into.elements());
-        let data = owned(into)?.elements_mut::<T>()?;
-        let part = start.checked_add(len).and_then(|end| data.get_mut(start..end));
-        paste(&shape, &views, part.ok_or_else(|| internal("an array exceeds its storage"))?);
-        Ok(())
-    })
-}
-
-/// Whether pieces that lie inside an array of so many elements write all of it: they are as many, and no two overlap.
-/// Only looked at for a few pieces.
-fn cover(pieces: &[Landing], elements: usize) -> bool {
-    const MOST: usize = 64;
-    let apart = |(a, at): &Landing, (b, bt): &Landing| {
-        let axes = a.shape().iter().zip(at).zip(b.shape().iter().zip(bt));
-        a.elements() == 0
-            || b.elements() == 0
-            || axes.into_iter().any(|((n, at), (m, bt))| at + n <= *bt || bt + m <= *at)
-    };
-    pieces.len() <= MOST
-        && pieces.iter().map(|(source, _)| source.elements()).sum::<usize>() == elements
-        && pieces.iter().enumerate().all(|(i, piece)| pieces[..i].iter().all(|other| apart(piece, other)))
-}
-
-/// Writes views into the elements of a row-major array of this shape, rows of its outermost axis in parallel.
-fn paste<T: Cell, O: Slot<T>>(shape: &Shape, views: &[(View<'_, T>, &[usize])], out: &mut [O]) {
-    let axis = shape.iter().position(|extent| *extent > 1).unwrap_or(0);
-    let row: usize = shape.iter().skip(axis + 1).product();
-    let rows = (TASK / row.max(1)).max(1);
-    let steps = shape.strides();
-    device::chunks(out, (rows * row).max(1), |i, out| {
-        let (first, count) = (i * rows, out.len() / row.max(1));
-        for (view, at) in views {
-            let meta = view.meta();
-            let mut extents: SmallVec<[usize; 4]> = meta.shape.iter().copied().collect();
-            let mut from = meta.offset as isize;
-            let mut to = at.iter().zip(&steps).map(|(at, step)| *at as isize * step).sum::<isize>();
-            if let (Some(extent), Some(at)) = (extents.get_mut(axis), at.get(axis)) {
-                let (start, end) = ((*at).max(first), (at + *extent).min(first + count));
-                if start >= end {
-                    continue;
-                }
-                *extent = end - start;
-                from += meta.strides[axis] * (start - at) as isize;
-                to += steps[axis] * (start as isize - *at as isize - first as isize);
-            }
-            Transfer::new(&extents, (&steps, to), (&meta.strides, from)).run(view.data(), out);
-        }
-    });
-}
-
-fn region(source: &LocalArray, at: &[usize], into: &mut LocalArray) -> Result<()> {
-    if source.elements() == 0 {
-        return Ok(());
-    }
-    let meta = into.meta().clone();
-    let target = source.shape();
-    let fits = target.len() == meta.shape.len()
-        && at.len() == meta.shape.len()
-        && target
-            .iter()
-            .zip(at)
-            .zip(meta.shape.iter())
-            .all(|((n, at), extent)| extent.checked_sub(*n).is_some_and(|most| *at <= most));
-    if !fits || source.dtype() != meta.dtype {
-        return Err(internal(format!("{source:?} does not fit {into:?} at {at:?}")));
-    }
-    with_word!(meta.dtype, T => {
-        // A source in the same storage holds it too, so that `owned` copies it and nothing overlaps.
-        let view = View::<T>::of(source)?;
-        let offset = at.iter().zip(&meta.strides).map(|(i, stride)| *i as isize * stride).sum::<isize>();
-        let transfer = Transfer::new(
-            target,
-            (&meta.strides, meta.offset as isize + offset),
-            (&view.meta().strides, view.meta().offset as isize),
-        );
-        let data = owned(into)?.elements_mut::<T>()?;
-        in_bounds(&meta, data.len())?;
-        transfer.run(view.data(), data);
-        Ok(())
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::storage;
-    use sharding_core::{DType, Device, Element};
-
-    fn array(shape: &[usize], first: usize) -> LocalArray {
-        let shape = Shape::from(shape);
-        let values: Vec<i64> = (first..first + shape.elements()).map(|i| i as i64).collect();
-        let mut array = storage::alloc(Device::cpu(), DType::I64, &shape).unwrap();
-        storage::write(&i64::to_bytes(&values), &mut array).unwrap();
-        array
-    }
-
-    fn values(array: &LocalArray) -> Vec<i64> {
-        let mut bytes = vec![0; array.bytes()];
-        storage::read(array, &mut bytes).unwrap();
-        i64::from_bytes(&bytes)
-    }
-
-    /// Large copies by rows do what copies piece by piece do.
-    fn check(shape: &[usize], pieces: &[Landing]) {
-        let into = || array(shape, 10_000_000);
-        let (mut by_rows, mut by_pieces) = (into(), into());
-        assert!(is_large(by_rows.elements()));
-        regions(&mut [Move { op: "test", pieces, into: &mut by_rows }]).unwrap();
-        for (source, at) in pieces {
-            region(source, at, &mut by_pieces).unwrap();
-        }
-        assert_eq!(values(&by_rows), values(&by_pieces), "{shape:?}");
-    }
-
-    fn at(index: &[usize]) -> SmallVec<[usize; 4]> {
-        index.into()
-    }
-
-    #[test]
-    fn large_copies_by_rows() {
-        let turned = |rows, columns, first| array(&[columns, rows], first).permute(&[1, 0]);
-        // Pieces that cover all, of which some are transposed and one is empty.
-        let quarters = [
-            (array(&[300, 401], 0), at(&[0, 0])),
-            (turned(300, 599, 200_000), at(&[0, 401])),
-            (turned(223, 1000, 500_000), at(&[300, 0])),
-            (array(&[0, 1000], 0), at(&[523, 0])),
-        ];
-        check(&[523, 1000], &quarters);
-        // The outermost axis of extent 1, and a part that keeps its values.
-        check(&[1, 700_001], &[(array(&[1, 400_000], 3), at(&[0, 200_000]))]);
-        check(&[2, 1, 300_000], &[(array(&[1, 1, 300_000], 3), at(&[1, 0, 0]))]);
-        // As many elements as the whole, but one region twice: the rest keeps its values.
-        let half = array(&[400, 500], 7);
-        check(&[800, 500], &[(half.clone(), at(&[0, 0])), (half, at(&[0, 0]))]);
-    }
-
-    #[test]
-    fn pieces_that_do_not_fit_are_refused() {
-        let mut into = array(&[600, 500], 0);
-        let pieces = [(array(&[600, 500], 0), at(&[1, 0]))];
-        assert!(regions(&mut [Move { op: "test", pieces: &pieces, into: &mut into }]).is_err());
-    }
 }

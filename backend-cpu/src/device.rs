@@ -10,7 +10,6 @@ use sharding_core::backend::{Carry, Positions};
 use sharding_core::{BackendKind, Device, DeviceMesh, Error, ErrorKind, Result, Scope};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -190,11 +189,11 @@ pub(crate) fn chunks<T: Send>(slice: &mut [T], size: usize, work: impl Fn(usize,
     });
 }
 
-/// [`chunks`] of places to be written, by work that may fail: the error of the first chunk that does.
+/// [`chunks`] by work that may fail: the error of the first chunk that does.
 pub(crate) fn try_chunks<T: Send>(
-    slice: &mut [MaybeUninit<T>],
+    slice: &mut [T],
     size: usize,
-    work: impl Fn(usize, &mut [MaybeUninit<T>]) -> Result<()> + Sync,
+    work: impl Fn(usize, &mut [T]) -> Result<()> + Sync,
 ) -> Result<()> {
     let first: Mutex<Option<(usize, Error)>> = Mutex::default();
     chunks(slice, size, |i, chunk| {
@@ -308,6 +307,7 @@ impl Drop for Close<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::mem::MaybeUninit;
     use std::sync::atomic::AtomicBool;
 
     #[test]

@@ -13,6 +13,8 @@
 
 use crate::device::vectorize;
 use crate::map::{Lane, Value, apply, zip};
+use crate::memory::Beside;
+use crate::storage::as_slots;
 use bytemuck::{Pod, Zeroable, cast_slice};
 use half::{bf16, f16};
 use sharding_core::backend::{BinaryOp, UnaryOp};
@@ -125,20 +127,29 @@ macro_rules! with_narrow {
 pub(crate) use with_narrow;
 
 /// A place that takes an element: defined already, or not yet.
-pub(crate) trait Slot<T>: Send {
+pub(crate) trait Slot<T>: Send + Sized {
     /// Puts the element there.
     fn put(&mut self, value: T);
+    /// Puts as many elements there as there are places, past the caches; see [`Beside`].
+    fn put_beside(places: &mut [Self], values: &[T], beside: &Beside);
 }
 impl<T: Cell> Slot<T> for T {
     #[inline(always)]
     fn put(&mut self, value: T) {
         *self = value;
     }
+    fn put_beside(places: &mut [Self], values: &[T], beside: &Beside) {
+        // SAFETY: the copy puts nothing but values there.
+        beside.copy(values, unsafe { as_slots(places) });
+    }
 }
-impl<T: Send> Slot<T> for MaybeUninit<T> {
+impl<T: Cell> Slot<T> for MaybeUninit<T> {
     #[inline(always)]
     fn put(&mut self, value: T) {
         self.write(value);
+    }
+    fn put_beside(places: &mut [Self], values: &[T], beside: &Beside) {
+        beside.copy(values, places);
     }
 }
 

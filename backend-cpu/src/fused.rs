@@ -143,7 +143,7 @@ fn softmax(x: &LocalArray, axis: usize, out: &mut LocalArray) -> Result<()> {
     // SAFETY: the transfer goes over every index of a contiguous array of the shape of `out`, in another order of axes.
     unsafe {
         overwrite::<f32>(out, |out| {
-            back.run(&results, out);
+            back.run(&results, out, None);
             Ok(())
         })
     }

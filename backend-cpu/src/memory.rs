@@ -43,6 +43,93 @@ fn want_huge_pages(at: NonNull<u8>, bytes: usize) {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 fn want_huge_pages(_: NonNull<u8>, _: usize) {}
 
+/// Results of at least so many bytes have left the caches before they are read.
+const BESIDE_LEAST: usize = 32 << 20;
+
+/// Stretches of at least so many bytes are written so.
+const STRETCH: usize = 256;
+
+/// Copies into large results past the caches. An ordinary store first reads the line of which it writes a part, so that a copy
+/// moves three times its bytes over the memory bus instead of twice, and it drives out what the caches hold. The C library
+/// avoids that in long copies by itself, but not in those of rows.
+///
+/// When it is dropped, all that it wrote is in order with what the thread does afterwards.
+pub(crate) struct Beside(());
+
+impl Beside {
+    /// For a result of so many bytes; `None` where it is better written through the caches.
+    pub(crate) fn new(bytes: usize) -> Option<Self> {
+        (STREAMS && bytes >= BESIDE_LEAST).then_some(Self(()))
+    }
+
+    /// Copies elements to as many places.
+    pub(crate) fn copy<T: Pod>(&self, from: &[T], to: &mut [MaybeUninit<T>]) {
+        assert_eq!(from.len(), to.len(), "elements and places for them");
+        if size_of_val(from) < STRETCH {
+            to.write_copy_of_slice(from);
+        } else {
+            stream(from, to);
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        fence();
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod streams {
+    use super::{ALIGN, MaybeUninit, Pod};
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+
+    /// Whether there are stores past the caches.
+    pub(super) const STREAMS: bool = true;
+
+    /// Copies elements to as many places: whole lines past the caches, what is before and behind them through the caches.
+    pub(super) fn stream<T: Pod>(from: &[T], to: &mut [MaybeUninit<T>]) {
+        let bytes = size_of_val(from).min(size_of_val(to));
+        let (from, to) = (from.as_ptr().cast::<u8>(), to.as_mut_ptr().cast::<u8>());
+        let head = to.align_offset(ALIGN).min(bytes);
+        let tail = bytes - (bytes - head) % ALIGN;
+        // SAFETY: both slices have so many bytes and do not overlap, since one is borrowed uniquely; all offsets lie inside. What
+        // is stored as vectors is aligned, since whole lines start at `head`.
+        unsafe {
+            to.copy_from_nonoverlapping(from, head);
+            for line in (head..tail).step_by(ALIGN) {
+                let (from, to) = (from.add(line).cast::<__m128i>(), to.add(line).cast::<__m128i>());
+                let words = [0, 1, 2, 3].map(|i| _mm_loadu_si128(from.add(i)));
+                for (i, word) in words.into_iter().enumerate() {
+                    _mm_stream_si128(to.add(i), word);
+                }
+            }
+            to.add(tail).copy_from_nonoverlapping(from.add(tail), bytes - tail);
+        }
+    }
+
+    /// Orders what was written past the caches before all that follows.
+    pub(super) fn fence() {
+        // SAFETY: every x86-64 has the instruction.
+        unsafe { _mm_sfence() };
+    }
+}
+
+/// Elsewhere all goes through the caches.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+mod streams {
+    use super::{MaybeUninit, Pod};
+
+    pub(super) const STREAMS: bool = false;
+
+    pub(super) fn stream<T: Pod>(from: &[T], to: &mut [MaybeUninit<T>]) {
+        to.write_copy_of_slice(from);
+    }
+
+    pub(super) fn fence() {}
+}
+use streams::{STREAMS, fence, stream};
+
 /// What is alive on a device.
 pub(crate) fn of(device: Device) -> MemoryUse {
     LEDGER.of(device)
@@ -479,5 +566,24 @@ mod tests {
         let rest = shared.shrink(0);
         assert_eq!(rest.len(), 2);
         gone.into_iter().chain(rest).for_each(|(class, free)| release(class, free));
+    }
+
+    #[test]
+    fn copies_past_the_caches_are_copies() {
+        assert!(Beside::new(BESIDE_LEAST - 1).is_none());
+        assert_eq!(Beside::new(BESIDE_LEAST).is_some(), STREAMS);
+        let from: Vec<u16> = (0..3000).collect();
+        for (start, at, len) in
+            [(0, 0, 0), (0, 0, 1), (3, 1, 200), (1, 0, 256), (0, 5, 511), (7, 32, 2048), (9, 13, 2900)]
+        {
+            let mut to = vec![MaybeUninit::new(9_u16); 3000];
+            let beside = Beside(());
+            beside.copy(&from[start..start + len], &mut to[at..at + len]);
+            drop(beside);
+            // SAFETY: the vector was made of values, and only values were put there.
+            let to: Vec<u16> = to.iter().map(|place| unsafe { place.assume_init() }).collect();
+            let want = |i: usize| if (at..at + len).contains(&i) { from[start + i - at] } else { 9 };
+            assert!(to.iter().enumerate().all(|(i, found)| *found == want(i)), "{len} from {start} to {at}");
+        }
     }
 }

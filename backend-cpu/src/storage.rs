@@ -224,13 +224,25 @@ pub(crate) unsafe fn overwrite<T: Cell>(
     array: &mut LocalArray,
     write: impl FnOnce(&mut [MaybeUninit<T>]) -> Result<()>,
 ) -> Result<()> {
+    // SAFETY: the caller's promise.
+    write(unsafe { places(array) }?)?;
+    // SAFETY: as above.
+    unsafe { written(array) }
+}
+
+/// The places of a contiguous array for elements that replace all of it; if its storage is shared, those of a new one.
+/// [`written`] then says that they are there.
+///
+/// # Safety
+/// Nothing but values is put there.
+pub(crate) unsafe fn places<T: Cell>(array: &mut LocalArray) -> Result<&mut [MaybeUninit<T>]> {
     // Storages have no weak references; `unique` would notice.
     if Arc::strong_count(array.storage()) != 1 || of(array)?.adopted.is_some() {
         *array = alloc(array.device(), array.dtype(), array.shape())?;
     }
     let (start, len) = (array.meta().offset, array.elements());
     if len == 0 {
-        return write(&mut []);
+        return Ok(&mut []);
     }
     let storage = unique(array)?;
     let whole = start == 0 && len * size_of::<T>() == storage.held.bytes();
@@ -240,8 +252,15 @@ pub(crate) unsafe fn overwrite<T: Cell>(
     }
     let data = storage.data_mut::<T>()?;
     let part = start.checked_add(len).and_then(|end| data.get_mut(start..end));
-    write(part.ok_or_else(|| internal("an array exceeds its storage"))?)?;
-    storage.ready = true;
+    part.ok_or_else(|| internal("an array exceeds its storage"))
+}
+
+/// Says that an array can be read.
+///
+/// # Safety
+/// Since its [`places`] were taken, each has got a value.
+pub(crate) unsafe fn written(array: &mut LocalArray) -> Result<()> {
+    unique(array)?.ready = true;
     Ok(())
 }
 
