@@ -190,9 +190,17 @@ impl Transfer {
             });
             return;
         }
+        if let (1, 1, Some(beside)) = (into, out_of, beside) {
+            return each_index(outer, self.to, self.from, |to, from| {
+                O::put_beside(&mut target[to as usize..][..n], &source[from as usize..][..n], beside);
+            });
+        }
         each_index(outer, self.to, self.from, |to, from| match (into, out_of) {
             (1, 1) => {
-                put_line(&mut target[to as usize..][..n], &source[from as usize..][..n], beside);
+                let (to, from) = (to as usize, from as usize);
+                for (slot, x) in target[to..to + n].iter_mut().zip(&source[from..from + n]) {
+                    slot.put(*x);
+                }
             }
             (1, 0) => {
                 let x = source[from as usize];
