@@ -189,7 +189,25 @@ pub fn kernel(arguments: proc_macro::TokenStream, item: proc_macro::TokenStream)
 
 /// Makes a struct of tensors a state: dotted names, specs, layouts without memory, initialisation and loading.
 ///
-/// `sharding_core::state` has the list of what may stand in `#[sharding(..)]`, and an example.
+/// `sharding_core::state` has the list of what may stand in `#[sharding(..)]`, and an example. A spec is of tensors; on a field whose
+/// type is a parameter, that is checked where the struct is used:
+///
+/// ```compile_fail,E0080
+/// # use sharding_core::{AbstractMesh, ShardedState, Tensor, state::abstract_sharded_state};
+/// #[derive(ShardedState)]
+/// struct Linear {
+///     weight: Tensor,
+/// }
+/// #[derive(ShardedState)]
+/// struct Wrapped<T> {
+///     // Fine for a tensor; a struct has the specs of its own fields.
+///     #[sharding("tp")]
+///     inner: T,
+/// }
+/// let mesh = AbstractMesh::new([2], ["tp"])?;
+/// abstract_sharded_state::<Wrapped<Linear>>(&mesh, |_| unreachable!())?;
+/// # Ok::<(), sharding_core::Error>(())
+/// ```
 #[proc_macro_derive(ShardedState, attributes(sharding))]
 pub fn sharded_state(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     state::state(item.into()).into()

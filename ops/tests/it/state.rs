@@ -403,3 +403,42 @@ fn mistakes_are_named() {
     });
     assert!(error.unwrap_err().to_string().contains("'a.b.c'"));
 }
+
+#[test]
+fn what_nobody_reads_of_a_source_is_told() {
+    use sharding_core::state::{Renamed, Tracked};
+    let mesh = mesh([1, 2]);
+    let linear = |init: &Init<'_, Linear>| Linear::new(init, 4, 2, true);
+    let own = eager_sharded_init::<Linear>(&mesh, 1, linear).unwrap();
+    let mut file: HashMap<String, Tensor> =
+        own.tensors().into_iter().map(|(name, tensor)| (format!("model.{name}"), tensor.clone())).collect();
+    let read = Tracked::new(&file);
+    let names = || file.keys().map(String::as_str);
+    assert_eq!(read.unread(names()).len(), 2);
+    // Under other names than the state's, it is those of the file that count.
+    let source = Renamed::new(&read, |name: &str| format!("model.{name}"));
+    let loaded = sharded_load::<Linear>(&mesh, &source, linear).unwrap();
+    assert_eq!(loaded.weight.to_bytes().unwrap(), own.weight.to_bytes().unwrap());
+    assert!(read.unread(names()).is_empty() && read.check_all_read(names()).is_ok());
+
+    for (i, name) in ["model.head", "model.extra.b", "model.extra.a"].into_iter().enumerate() {
+        file.insert(name.to_owned(), own.weight.clone());
+        let read = Tracked::new(&file);
+        // Without its bias: asking whether it is there, and of what shape, is no reading.
+        let source = Renamed::new(&read, |name: &str| format!("model.{name}"));
+        assert!(source.contains("bias") && source.meta("bias").is_ok());
+        sharded_load::<Linear>(&mesh, &source, |init| Linear::new(init, 4, 2, false)).unwrap();
+        let error = read.check_all_read(file.keys()).unwrap_err();
+        assert_eq!((error.kind(), read.unread(file.keys()).len()), (ErrorKind::Argument, i + 2));
+        assert!(error.message().contains("'model.bias'") && error.message().contains(name), "{error}");
+        assert!(!error.message().contains("model.weight"), "{error}");
+        let wanted = file
+            .keys()
+            .filter(|name| !name.contains("extra") && !name.contains("head") && !name.contains("bias"));
+        assert!(read.check_all_read(wanted).is_ok());
+    }
+    // What failed to be read was not read.
+    let read = Tracked::new(&file);
+    assert!(read.tensor("nowhere", own.weight.mapping()).is_err());
+    assert_eq!(read.unread(["nowhere"]), ["nowhere"]);
+}

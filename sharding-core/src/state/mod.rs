@@ -15,7 +15,8 @@
 //! | `#[sharding(skip)]` | no state: a plain value, of any type |
 //!
 //! Fields are [`Tensor`]s, derived structs, and `Option`, `Box`, `Vec`, arrays, tuples and `BTreeMap<String, _>` of these; a
-//! spec on such a field is that of every tensor in it. `#[sharding(crate = path)]` on the struct names a crate that
+//! spec on such a field is that of every tensor in it. (A `HashMap` has another order in every process, and names have one.) A
+//! struct may hold itself through a vector or a map. `#[sharding(crate = path)]` on the struct names a crate that
 //! re-exports `sharding_core::__private`, where `sharding_core` is no dependency.
 //!
 //! The initialiser is a function from [`Init`], which has a field for each field of the struct: a [`Leaf`] for a tensor, an
@@ -74,6 +75,7 @@ mod path;
 mod run;
 mod source;
 mod tensors;
+mod tracked;
 
 pub use init::{ByName, Init, Many, Site};
 pub use layouts::{AbstractTensor, StateLayouts, StateSharding};
@@ -82,6 +84,7 @@ pub use path::{Declared, StatePath};
 pub use run::{abstract_sharded_state, eager_sharded_init, sharded_load, state_shardings};
 pub use source::{NamedTensors, Renamed};
 pub use tensors::StateTensors;
+pub use tracked::Tracked;
 
 use crate::Tensor;
 

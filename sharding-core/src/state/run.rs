@@ -59,7 +59,8 @@ pub fn eager_sharded_init<S: ShardedState>(
 
 /// A state from a source of weights, by the dotted names of its tensors: what the initialiser makes is read instead, every
 /// device its own piece. Shapes and dtypes that the initialiser or the fields say must be those of the source; what they
-/// leave open, the source says. Tensors that the state does not have are not looked at.
+/// leave open, the source says. Tensors that the state does not have are not looked at;
+/// [`Tracked`](super::Tracked) tells which.
 ///
 /// # Errors
 /// As [`eager_sharded_init`]; [`ErrorKind::Shape`] or [`ErrorKind::DType`] where the source has another; else what the source says, such

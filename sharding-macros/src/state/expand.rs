@@ -3,14 +3,16 @@
 use super::attribute::{Field, Role, Spec};
 use crate::expand::private;
 use crate::validate as say;
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Expr, LitStr, Path};
 
 /// What the attribute of a state says.
 struct State<'a> {
     field: &'a Field<'a>,
+    /// The type of the field, which does not say `Self`.
+    ty: TokenStream,
     spec: &'a Spec,
     shape: Option<&'a Vec<Expr>>,
     dtype: Option<&'a Ident>,
@@ -35,6 +37,29 @@ impl State<'_> {
     }
 }
 
+/// The same tokens with a type in the place of `Self`, which is another one where the initialiser is declared.
+fn named_self(tokens: TokenStream, own: &TokenStream) -> TokenStream {
+    let one = |token: TokenTree| match token {
+        TokenTree::Ident(ident) if ident == "Self" => quote_spanned!(ident.span()=> #own),
+        TokenTree::Group(group) => {
+            let mut inner = Group::new(group.delimiter(), named_self(group.stream(), own));
+            inner.set_span(group.span());
+            TokenTree::Group(inner).into()
+        }
+        other => other.into(),
+    };
+    tokens.into_iter().map(one).collect()
+}
+
+/// Whether some token is this name.
+fn says(tokens: &TokenStream, name: &Ident) -> bool {
+    tokens.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => ident == *name,
+        TokenTree::Group(group) => says(&group.stream(), name),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}
+
 /// One entry of a spec.
 fn entry(names: &[LitStr], p: &TokenStream) -> TokenStream {
     match names {
@@ -46,23 +71,34 @@ fn entry(names: &[LitStr], p: &TokenStream) -> TokenStream {
 
 pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>], named: bool, krate: &Path) -> TokenStream {
     let p = private(krate);
+    let name = &item.ident;
+    let own = {
+        let (_, ty_generics, _) = item.generics.split_for_impl();
+        quote!(#name #ty_generics)
+    };
     let states: Vec<State<'_>> = fields
         .iter()
         .filter_map(|field| match &field.role {
             Role::Skip => None,
             Role::State { spec, shape, dtype } => {
-                Some(State { field, spec, shape: shape.as_ref(), dtype: dtype.as_ref() })
+                let ty = named_self(field.ty.to_token_stream(), &own);
+                Some(State { field, ty, spec, shape: shape.as_ref(), dtype: dtype.as_ref() })
             }
         })
         .collect();
-    let name = &item.ident;
-    // Of a generic struct, that its fields are states is for whoever uses it to show.
+    // Of a generic struct, that its fields are states is for whoever uses it to show. Those that hold the struct itself are, if
+    // the others are; to ask for it would be to ask without end.
     let mut generics = item.generics.clone();
     let generic = generics.type_params().next().is_some() || generics.const_params().next().is_some();
+    if let Some(clause) = &mut generics.where_clause {
+        for predicate in &mut clause.predicates {
+            *predicate =
+                syn::parse2(named_self(predicate.to_token_stream(), &own)).unwrap_or(predicate.clone());
+        }
+    }
     if generic {
         let clause = generics.make_where_clause();
-        for state in &states {
-            let ty = state.field.ty;
+        for State { ty, .. } in states.iter().filter(|state| !says(&state.ty, name)) {
             clause.predicates.push(syn::parse_quote_spanned!(ty.span()=> #ty: #p::ShardedState));
         }
     }
@@ -71,16 +107,20 @@ pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>], named: bool, krat
     init_generics.params.insert(0, syn::parse_quote!('__s));
     let (init_impl, init_ty, init_clause) = init_generics.split_for_impl();
 
-    let checks = states.iter().filter(|state| !generic && !matches!(state.spec, Spec::Nothing)).map(|state| {
-        let (ty, message) = (state.field.ty, say::state_spec_on_struct());
-        quote_spanned!(ty.span()=> const _: () = ::core::assert!(<#ty as #p::ShardedState>::TAKES_SPEC, #message);)
-    });
+    let takes_spec = |state: &State<'_>| {
+        let (ty, message) = (&state.ty, say::state_spec_on_struct());
+        quote_spanned!(ty.span()=> ::core::assert!(<#ty as #p::ShardedState>::TAKES_SPEC, #message))
+    };
+    let with_spec = || states.iter().filter(|state| !matches!(state.spec, Spec::Nothing)).map(takes_spec);
+    // What a type parameter is, is known where the struct is used only.
+    let checks = with_spec().filter(|_| !generic).map(|check| quote!(const _: () = #check;));
+    let late: TokenStream = with_spec().filter(|_| generic).map(|check| quote!(const { #check };)).collect();
     let of = |state: &State<'_>| {
-        let ty = state.field.ty;
+        let ty = &state.ty;
         quote_spanned!(ty.span()=> <#ty as #p::ShardedState>)
     };
     // The lifetime and the parameters must be used, whatever the fields are.
-    let marker = quote!(::core::marker::PhantomData<(&'__s (), fn() -> #name #ty_generics)>);
+    let marker = quote!(::core::marker::PhantomData<(&'__s (), fn() -> #own)>);
     let (declaration, made): (TokenStream, TokenStream) = if named {
         let parts = states.iter().map(|state| {
             let (vis, member, of) = (state.field.vis, &state.field.member, of(state));
@@ -136,14 +176,17 @@ pub(super) fn expand(item: &DeriveInput, fields: &[Field<'_>], named: bool, krat
             #[doc(hidden)]
             #[allow(missing_docs, dead_code, unreachable_pub, private_bounds, private_interfaces)]
             #declaration
+            #[automatically_derived]
             #[allow(unused_variables)]
             impl #impl_generics #p::ShardedState for #name #ty_generics #clause {
                 const TAKES_SPEC: bool = false;
                 type Init<'__s> = __Init #init_ty;
                 fn init_at<'__s>(__at: &#p::state::Site<'__s>) -> Self::Init<'__s> {
+                    #late
                     #made
                 }
                 fn visit<'__a>(&'__a self, __at: &#p::state::StatePath<'_>, __see: &mut #p::state::See<'_, '__a>) {
+                    #late
                     #(#visit)*
                 }
                 fn visit_mut<'__a>(

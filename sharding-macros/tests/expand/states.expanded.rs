@@ -25,6 +25,7 @@ const _: () = {
         heads: <Tensor as ::sharding_core::__private::ShardedState>::Init<'__s>,
         __state: ::core::marker::PhantomData<(&'__s (), fn() -> Linear)>,
     }
+    #[automatically_derived]
     #[allow(unused_variables)]
     impl ::sharding_core::__private::ShardedState for Linear {
         const TAKES_SPEC: bool = false;
@@ -184,6 +185,7 @@ const _: () = {
     where
         T: ::sharding_ops::__private::ShardedState,
         Tensor: ::sharding_ops::__private::ShardedState;
+    #[automatically_derived]
     #[allow(unused_variables)]
     impl<T> ::sharding_ops::__private::ShardedState for Pair<T>
     where

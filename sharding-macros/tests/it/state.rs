@@ -91,3 +91,64 @@ fn every_form_of_a_struct_is_a_state() {
     assert_eq!(spec_of("0.renamed.b"), spec![]);
     assert_eq!(spec_of("1.map.x.1"), spec![None, "tp"]);
 }
+
+/// A state that holds itself, spelled in both ways; without a parameter and with one.
+#[derive(ShardedState)]
+struct Tree {
+    #[sharding("tp")]
+    weight: Tensor,
+    children: Vec<Self>,
+}
+
+#[derive(ShardedState)]
+struct Branch<T: Clone>
+where
+    Self: Sized,
+    Option<T>: Clone,
+{
+    leaf: T,
+    by_name: BTreeMap<String, Branch<T>>,
+    children: Vec<Self>,
+}
+
+/// A name that is a word of the language.
+#[derive(ShardedState)]
+struct Raw {
+    r#type: Tensor,
+}
+
+#[test]
+fn a_state_may_hold_itself() {
+    fn tree(init: &Init<'_, Tree>, depth: usize) -> Result<Tree> {
+        let children = init.children.each(depth, |init, _| tree(init, depth - 1))?;
+        Ok(Tree { weight: made(&init.weight.shape([2]))?, children })
+    }
+    fn branch(init: &Init<'_, Branch<Tensor>>, depth: usize) -> Result<Branch<Tensor>> {
+        Ok(Branch {
+            leaf: made(&init.leaf.shape([2]))?,
+            by_name: init.by_name.each((0..depth).map(|_| "only"), |init, _| branch(init, 0))?,
+            children: init.children.each(depth, |init, _| branch(init, depth - 1))?,
+        })
+    }
+    let mesh = AbstractMesh::new([2], ["tp"]).unwrap();
+    let names = |layouts: sharding_core::state::StateLayouts| -> Vec<String> {
+        layouts.iter().map(|tensor| tensor.name().to_owned()).collect()
+    };
+    let all = abstract_sharded_state::<Tree>(&mesh, |init| tree(init, 2)).unwrap();
+    assert_eq!(
+        all.get("children.1.children.0.weight").unwrap().sharding().named().unwrap().spec(),
+        &spec!["tp"]
+    );
+    let want = [
+        "weight",
+        "children.0.weight",
+        "children.0.children.0.weight",
+        "children.1.weight",
+        "children.1.children.0.weight",
+    ];
+    assert_eq!(names(all), want);
+    let all = abstract_sharded_state::<Branch<Tensor>>(&mesh, |init| branch(init, 1)).unwrap();
+    assert_eq!(names(all), ["leaf", "by_name.only.leaf", "children.0.leaf"]);
+    let raw = abstract_sharded_state::<Raw>(&mesh, |init| Ok(Raw { r#type: made(&init.r#type.shape([2]))? }));
+    assert_eq!(names(raw.unwrap()), ["type"]);
+}
