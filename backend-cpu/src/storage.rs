@@ -7,7 +7,7 @@ use crate::copy::{Walk, spread};
 use crate::element::{Cell, Slot};
 use crate::memory::{self, Block};
 use bytemuck::cast_slice;
-use sharding_core::backend::{HeldBytes, HostMemory, LocalArray, LocalMeta, Storage};
+use sharding_core::backend::{HeldBytes, HostMemory, LocalArray, LocalMeta, Storage, bytes_of};
 use sharding_core::{DType, Device, Error, ErrorKind, Result, Shape};
 use std::any::Any;
 use std::mem::MaybeUninit;
@@ -63,8 +63,7 @@ impl CpuStorage {
         let mut copy = Self::new(self.device, self.dtype, self.held.bytes() / self.dtype.size())?;
         if let Some(memory) = &self.adopted {
             let room = copy.block.elements_mut::<u8>();
-            let bytes = Some(memory.bytes()).filter(|bytes| bytes.len() == room.len()).ok_or_else(moved)?;
-            for (slot, byte) in room.iter_mut().zip(bytes) {
+            for (slot, byte) in room.iter_mut().zip(self.adopted_bytes(&**memory)?) {
                 slot.write(*byte);
             }
             copy.ready = true;
@@ -97,13 +96,18 @@ impl CpuStorage {
             return Err(other_size::<T>(self.dtype));
         }
         if let Some(memory) = &self.adopted {
-            return words_of(&**memory).ok_or_else(moved);
+            return bytemuck::try_cast_slice(self.adopted_bytes(&**memory)?).map_err(|_| moved());
         }
         if !self.ready {
             return Err(internal("an array is read that was never written"));
         }
         // SAFETY: `ready` says that every element is initialised, and any bits are a value of a `Cell`.
         Ok(unsafe { &*(std::ptr::from_ref(self.block.elements::<T>()) as *const [T]) })
+    }
+
+    /// The bytes of somebody's memory, which are as many as they were.
+    fn adopted_bytes<'a>(&self, memory: &'a dyn HostMemory) -> Result<&'a [u8]> {
+        Some(bytes_of(memory)?).filter(|bytes| bytes.len() == self.held.bytes()).ok_or_else(moved)
     }
 
     /// All elements, to be written in place.
@@ -146,11 +150,6 @@ fn no_memory(dtype: DType, elements: usize) -> Error {
         .with_fix("split the tensor over more devices, or free what is not needed")
 }
 
-/// The bytes of somebody's memory as elements, if they are aligned and there is no rest.
-fn words_of<T: Cell>(memory: &dyn HostMemory) -> Option<&[T]> {
-    bytemuck::try_cast_slice(memory.bytes()).ok()
-}
-
 fn moved() -> Error {
     Error::new(ErrorKind::Backend, "host memory that a tensor keeps is no longer what it was")
         .with_fix("let HostMemory::bytes give the same bytes every time")
@@ -173,10 +172,13 @@ pub(crate) fn adopt(
     memory: &Arc<dyn HostMemory>,
     meta: &LocalMeta,
 ) -> Result<Option<LocalArray>> {
-    let bytes = memory.bytes();
-    let words = with_word!(meta.dtype, W => words_of::<W>(&**memory).map(<[W]>::len));
+    let bytes = bytes_of(&**memory)?;
+    // Elements that are aligned, and no rest.
+    let words = with_word!(meta.dtype, W => bytemuck::try_cast_slice::<u8, W>(bytes).ok().map(<[W]>::len));
     let Some(words) = words else { return Ok(None) };
-    in_bounds(meta, words)?;
+    if !fits(meta, words) {
+        return Err(moved());
+    }
     if meta.dtype == DType::Bool && bytes.iter().any(|byte| *byte > 1) {
         return Ok(None);
     }

@@ -209,12 +209,8 @@ impl Tensor {
     }
 
     fn expect<T: Element>(&self) -> Result<()> {
-        if T::DTYPE == self.dtype() {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::DType, format!("the elements are {}, not {}", self.dtype(), T::DTYPE))
-            .with_operands([format!("x: {}", self.layout())])
-            .with_fix(format!("read it as {}", self.dtype())))
+        expect_dtype::<T>(self.dtype())
+            .map_err(|error| error.with_operands([format!("x: {}", self.layout())]))
     }
 
     /// The same tensor under another mapping: on the same mesh, another one, or one device. Nothing is moved if it
@@ -365,10 +361,19 @@ pub(crate) fn host_room(bytes: &mut Vec<u8>, n: usize) -> Result<()> {
 }
 
 /// The bytes of a local array.
-fn read_shard(shard: &LocalArray) -> Result<Vec<u8>> {
+pub(crate) fn read_shard(shard: &LocalArray) -> Result<Vec<u8>> {
     let mut bytes = host_bytes(shard.bytes())?;
     backend_of(shard.device().kind)?.read(shard, &mut bytes)?;
     Ok(bytes)
+}
+
+/// That elements of this dtype are read as what they are.
+pub(crate) fn expect_dtype<T: Element>(dtype: DType) -> Result<()> {
+    if T::DTYPE == dtype {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::DType, format!("the elements are {dtype}, not {}", T::DTYPE))
+        .with_fix(format!("read it as {dtype}")))
 }
 
 /// The elements of a local array of this dtype.

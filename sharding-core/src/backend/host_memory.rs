@@ -1,6 +1,7 @@
 //! Host memory that somebody else owns.
 
-use crate::Element;
+use crate::dispatch::guarded;
+use crate::{Element, Result};
 use std::sync::Arc;
 
 /// Bytes on the host that stay where they are and as they are while this lives: what a backend may keep instead of a
@@ -25,6 +26,14 @@ use std::sync::Arc;
 pub trait HostMemory: Send + Sync + 'static {
     /// The bytes, in native order.
     fn bytes(&self) -> &[u8];
+}
+
+/// The bytes of somebody's memory: what backends ask for them with.
+///
+/// # Errors
+/// [`ErrorKind::Kernel`](crate::ErrorKind::Kernel) if the owner panics.
+pub fn bytes_of(memory: &dyn HostMemory) -> Result<&[u8]> {
+    guarded("HostMemory::bytes", || Ok(memory.bytes()))
 }
 
 impl<T: Element> HostMemory for Vec<T> {

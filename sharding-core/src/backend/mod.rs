@@ -35,7 +35,7 @@ mod thread_state;
 pub use array::{LocalArray, LocalArrays, LocalMeta, Storage};
 pub use collective::{Collectives, Exchange, Step, StepKind};
 pub use expr::{BinaryOp, Expr, Node, UnaryOp};
-pub use host_memory::HostMemory;
+pub use host_memory::{HostMemory, bytes_of};
 pub use in_process::InProcess;
 pub(crate) use in_process::pieces_of;
 pub use index_map::{IndexMap, Piece};

@@ -1,6 +1,6 @@
 //! Arrays in host memory.
 
-use crate::backend::{HostMemory, LocalMeta};
+use crate::backend::{HostMemory, LocalMeta, bytes_of};
 use crate::dispatch::guarded;
 use crate::{DType, Element, Error, ErrorKind, Region, Result, Shape};
 use smallvec::SmallVec;
@@ -186,7 +186,10 @@ impl<'a> HostData<'a> {
     }
     /// [`HostData::memory`], where a panic of whoever owns it is an error.
     fn held(&self) -> Result<Option<&[u8]>> {
-        guarded("HostMemory::bytes", || Ok(self.memory()))
+        match &self.memory {
+            Memory::Shared(memory) => bytes_of(&**memory).map(Some),
+            Memory::Borrowed(_) | Memory::Pieces(_) => Ok(self.memory()),
+        }
     }
     /// The memory, where it is owned.
     pub(crate) fn owner(&self) -> Option<&Arc<dyn HostMemory>> {
@@ -202,13 +205,7 @@ impl<'a> HostData<'a> {
     /// [`ErrorKind::DType`] for another element type; [`ErrorKind::Backend`] where there is no room for them, or the memory has
     /// become shorter than it was; [`ErrorKind::Kernel`] if what brings the elements panics.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        if T::DTYPE != self.dtype() {
-            return Err(Error::new(
-                ErrorKind::DType,
-                format!("the elements are {}, not {}", self.dtype(), T::DTYPE),
-            )
-            .with_fix(format!("read it as {}", self.dtype())));
-        }
+        crate::tensor::expect_dtype::<T>(self.dtype())?;
         let whole = self.shape().iter().map(|extent| std::iter::once(0..*extent).collect()).collect();
         crate::tensor::read_elements(self.shape().elements(), |bytes| self.copy(&whole, bytes))
     }

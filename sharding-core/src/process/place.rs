@@ -2,7 +2,6 @@
 
 use super::HostData;
 use crate::backend::{LocalArray, LocalArrays};
-use crate::dispatch::guarded;
 use crate::manual::Varies;
 use crate::tensor::{check_host_data, device_at, host_room, resolve};
 use crate::{DeviceMapping, Error, ErrorKind, Place, Region, Result, Scope, Target, Tensor, TensorLayout};
@@ -81,10 +80,7 @@ impl Tensor {
             let whole = match wholes.iter().find(|whole| backend.shares_memory(whole.device(), device)) {
                 Some(whole) => whole.clone(),
                 None => {
-                    // The backend asks the memory for its bytes.
-                    let adopted =
-                        guarded("HostMemory::bytes", || backend.adopt(device, memory, data.meta()))?;
-                    let Some(whole) = adopted else { return Ok(None) };
+                    let Some(whole) = backend.adopt(device, memory, data.meta())? else { return Ok(None) };
                     wholes.push(whole.clone());
                     whole
                 }

@@ -2,8 +2,8 @@
 
 use crate::backend::{LocalArray, backend_of};
 use crate::manual::Varies;
-use crate::tensor::{device_at, read_shard_as};
-use crate::{DType, Device, Element, Error, ErrorKind, HostData, Region, Result, Shape, Sharding, Tensor};
+use crate::tensor::{device_at, expect_dtype, read_shard, read_shard_as};
+use crate::{DType, Device, Element, HostData, Region, Result, Shape, Sharding, Tensor};
 
 /// What one device holds of a tensor.
 #[derive(Clone, Debug)]
@@ -50,17 +50,20 @@ impl<'a> Shard<'a> {
     /// The elements, row-major.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`] for another element type, else what the backend says.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for another element type, else what the backend says.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        if T::DTYPE != self.dtype() {
-            return Err(Error::new(
-                ErrorKind::DType,
-                format!("the elements are {}, not {}", self.dtype(), T::DTYPE),
-            )
-            .with_fix(format!("read it as {}", self.dtype())));
-        }
+        expect_dtype::<T>(self.dtype())?;
         self.varies.seen_by_host();
         read_shard_as(self.data)
+    }
+
+    /// The bytes of the elements of whatever dtype, row-major in native order.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        self.varies.seen_by_host();
+        read_shard(self.data)
     }
 
     /// The elements where they lie, if that is host memory: nothing is copied. `None` elsewhere.
