@@ -26,6 +26,26 @@ pub(crate) fn dtype_of(file: Dtype) -> Option<DType> {
     })
 }
 
+/// The dtype of a file that has the elements of tensors of a dtype.
+pub(crate) fn file_dtype_of(dtype: DType) -> Option<Dtype> {
+    const KNOWN: [Dtype; 13] = [
+        Dtype::BOOL,
+        Dtype::I8,
+        Dtype::I16,
+        Dtype::I32,
+        Dtype::I64,
+        Dtype::U8,
+        Dtype::U16,
+        Dtype::U32,
+        Dtype::U64,
+        Dtype::F16,
+        Dtype::BF16,
+        Dtype::F32,
+        Dtype::F64,
+    ];
+    KNOWN.into_iter().find(|file| dtype_of(*file) == Some(dtype))
+}
+
 /// How elements of a file become other ones, or the same in another byte order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cast {

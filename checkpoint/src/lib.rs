@@ -21,14 +21,20 @@
 //! # Ok::<(), sharding_ops::Error>(())
 //! ```
 //!
+//! What somebody else has read is a view of safetensors, and so is what somebody else is to write: [`host_data`], [`HostView`].
+//!
 //! It is a source of [`NamedTensors`](sharding_ops::nn::NamedTensors), from which the layers of `sharding_ops::nn` are
 //! loaded.
+
+#![deny(clippy::missing_errors_doc)]
 
 mod cast;
 mod file;
 mod header;
 mod ranges;
 mod read_at;
+mod view;
 
 pub use file::WeightFile;
 pub use safetensors::Dtype;
+pub use view::{HostView, host_data};

@@ -6,3 +6,4 @@ mod damaged;
 mod memory;
 mod read;
 mod scratch;
+mod view;
