@@ -52,6 +52,8 @@
 //! that crate; `testing` adds the checks of rules and
 //! backends, `check_rule!` among them.
 
+#![deny(clippy::missing_errors_doc)]
+
 #[cfg(test)]
 mod ask;
 mod backends;

@@ -54,27 +54,45 @@ impl<'a> KernelCx<'a> {
         self.position
     }
     /// The layout of a flat operand as this kernel gets it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if the op has no such operand.
     pub fn operand(&self, i: usize) -> Result<&'a TensorLayout> {
         self.operands.get(i).ok_or_else(|| self.internal(format!("there is no operand {i}")))
     }
     /// The layout of a result.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if the op has no such result.
     pub fn result(&self, i: usize) -> Result<&'a TensorLayout> {
         self.results.get(i).ok_or_else(|| self.internal(format!("there is no result {i}")))
     }
     /// The global index ranges of an operand that this device holds, per tensor axis.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if the op has no such operand.
     pub fn operand_region(&self, i: usize) -> Result<Region> {
         Ok(self.operand(i)?.region(self.position))
     }
     /// The global index ranges of a result that this device makes, per tensor axis.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if the op has no such result.
     pub fn result_region(&self, i: usize) -> Result<Region> {
         Ok(self.result(i)?.region(self.position))
     }
     /// The shape of a result on this device.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if the op has no such result.
     pub fn result_shape(&self, i: usize) -> Result<Shape> {
         Ok(self.result(i)?.local_shape(self.position))
     }
     /// Whether this device is the one that holds the value of a result's Partial axes: the first along each of them.
     /// Work that must count once (a bias) is done there only.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if the op has no such result.
     pub fn is_first_part(&self, result: usize) -> Result<bool> {
         let layout = self.result(result)?;
         let mesh = layout.mesh();

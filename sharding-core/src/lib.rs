@@ -41,6 +41,8 @@
 //! assert_eq!(program.steps[0].kind.name(), "all_to_all");
 //! # Ok::<(), sharding_core::Error>(())
 //! ```
+
+#![deny(clippy::missing_errors_doc)]
 pub mod backend;
 mod buffer;
 #[cfg(feature = "testing")]
