@@ -3,9 +3,10 @@
 use ndarray::{ArcArray, Array, ArrayD, ArrayViewD, Axis, IxDyn, Slice};
 use proptest::prelude::*;
 use sharding_ops::{
-    AxisType, BackendKind, DType, Device, DeviceMapping, DeviceMesh, ErrorKind, HostCopy, HostData,
-    HostSource, Interleaved, NamedSharding, Place, Ragged, Result, SingleDeviceSharding, Tensor, ToNdarray,
-    full, layout, make_mesh, place_host_array, set_mesh, shard_view, spec, transfer_to, zeros,
+    AxisType, BackendKind, DType, Device, DeviceMapping, DeviceMesh, ErrorKind, GspmdSharding, HostCopy,
+    HostData, HostSource, Interleaved, NamedSharding, Place, PmapSharding, PositionalSharding, Ragged,
+    Result, Sharding, SingleDeviceSharding, Tensor, ToNdarray, full, layout, make_mesh, matmul,
+    place_host_array, relu, reshape, set_mesh, shard_view, spec, transfer_to, zeros,
 };
 use std::sync::Arc;
 
@@ -296,19 +297,20 @@ fn host_data_is_valid_from_construction() {
     assert_eq!((&view).host_data().unwrap().to_vec::<i64>().unwrap(), [5]);
 }
 
-/// Memory whose owner panics, or gives less than before, from the second question on.
+/// Memory whose owner panics, or gives less than before, after so many questions.
 struct Fickle {
-    asked: std::sync::atomic::AtomicUsize,
+    left: std::sync::atomic::AtomicUsize,
     panics: bool,
     bytes: Vec<u8>,
 }
 
 impl sharding_core::backend::HostMemory for Fickle {
     fn bytes(&self) -> &[u8] {
-        match self.asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-            0 => &self.bytes,
-            _ if self.panics => panic!("the owner's panic"),
-            _ => &self.bytes[..4],
+        use std::sync::atomic::Ordering::SeqCst;
+        match self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
+            Ok(_) => &self.bytes,
+            Err(_) if self.panics => panic!("the owner's panic"),
+            Err(_) => &self.bytes[..4],
         }
     }
 }
@@ -317,18 +319,35 @@ impl sharding_core::backend::HostMemory for Fickle {
 fn host_memory_that_fails_is_an_error() {
     let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["x"]).unwrap();
     let rows = DeviceMapping::new(&mesh, [Place::Sharded(0)]).unwrap();
-    let fickle = |panics| {
-        let memory = Fickle { asked: Default::default(), panics, bytes: vec![1; 16] };
+    let after = |questions: usize, panics| {
+        let memory = Fickle { left: questions.into(), panics, bytes: vec![1; 16] };
         HostData::shared(DType::F32, [4], std::sync::Arc::new(memory)).unwrap()
     };
+    let fickle = |panics| after(1, panics);
     let pieces = || HostData::pieces(DType::F32, [4], |_, _| panic!("the owner's panic")).unwrap();
     let check = |panics, kind, text: &str| {
         let data = || fickle(panics);
         for copy in [HostCopy::Always, HostCopy::WhereNeeded] {
             let error = Tensor::place_host_array(&data(), &rows, copy).unwrap_err();
-            // What adopts it may say so in words of its own.
-            let own = copy == HostCopy::WhereNeeded && !panics;
-            assert!(error.kind() == kind || own, "{error}");
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+        // A tensor that keeps it: uses are right until the owner fails, and this error from then on.
+        type Use = fn(&Tensor) -> Result<()>;
+        let uses: [(&str, Use); 5] = [
+            ("to_vec", |x| x.to_vec::<f32>().map(drop)),
+            ("shard_to_vec", |x| x.shard_to_vec::<f32>(1).map(drop)),
+            ("host_view", |x| x.addressable_shards().try_for_each(|shard| shard.host_view().map(drop))),
+            ("relu", |x| relu(x).map(drop)),
+            ("matmul", |x| reshape(x, &[2, 2]).and_then(|x| matmul(&x, &x)).map(drop)),
+        ];
+        for (what, used) in uses {
+            for questions in 2..6 {
+                let data = after(questions, panics);
+                let x = Tensor::place_host_array(&data, &rows, HostCopy::WhereNeeded).unwrap();
+                let error = (0..20).find_map(|_| used(&x).err());
+                let error = error.unwrap_or_else(|| panic!("{what} never asks for the bytes"));
+                assert_eq!(error.kind(), kind, "{what} after {questions} questions: {error}");
+            }
         }
         let error = data().to_vec::<f32>().unwrap_err();
         assert!(error.kind() == kind && error.to_string().contains(text), "{error}");
@@ -338,4 +357,59 @@ fn host_memory_that_fails_is_an_error() {
     let error = Tensor::place_host_array(&pieces(), &rows, HostCopy::Always).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Kernel, "{error}");
     assert!(pieces().to_vec::<f32>().unwrap_err().to_string().contains("HostData::pieces panicked"));
+}
+
+#[test]
+fn arrays_are_placed_by_shardings_of_every_kind() -> Result<()> {
+    let devices: Vec<Device> = [2, 0, 3, 1].map(|slot| Device::cpu().with_slot(slot)).into();
+    let mesh = DeviceMesh::new(&devices, [2, 2], ["x", "y"])?;
+    let array = Array::from_iter(0..16_i64).into_shape_with_order(IxDyn(&[4, 4])).unwrap();
+    let positional = PositionalSharding::new(&devices, [4])?.reshape(&[2, 2])?;
+    let gspmd = |text: &str| GspmdSharding::new(&devices, text.parse()?);
+    let kinds: Vec<Arc<dyn Sharding>> = vec![
+        Arc::new(positional.transpose(&[1, 0])?),
+        Arc::new(positional.replicate(Some(&[0]), true)?),
+        Arc::new(positional.replicate(None, true)?),
+        Arc::new(PmapSharding::default(&[4, 4].into(), Some(1), Some(&devices))?),
+        Arc::new(PmapSharding::default(&[4, 4].into(), None, Some(&devices))?),
+        Arc::new(gspmd("{replicated}")?),
+        Arc::new(gspmd("{maximal device=2}")?),
+        Arc::new(gspmd("{devices=[1,4]<=[4]}")?),
+        // In no order of mesh axes.
+        Arc::new(gspmd("{devices=[2,2]0,1,3,2}")?),
+        Arc::new(NamedSharding::new(&mesh, spec![None, ("y", "x")])?),
+        Arc::new(SingleDeviceSharding::new(devices[1])),
+        Arc::new(DeviceMapping::new(&mesh, [Place::Sharded(1), Place::Replicated])?),
+    ];
+    for sharding in kinds {
+        let indices = sharding.devices_indices_map(&[4, 4].into())?;
+        for copy in [HostCopy::Always, HostCopy::WhereNeeded] {
+            let x = place_host_array(array.view(), &*sharding, copy)?;
+            assert_eq!(x.addressable_shards().len(), sharding.num_devices(), "{sharding}");
+            for shard in x.addressable_shards() {
+                assert_eq!(shard.index(), &indices.of(shard.device())?, "{sharding}");
+                let part = array.slice_each_axis(|axis| {
+                    let range = shard.index()[axis.axis.index()][0].clone();
+                    Slice::from(range.start as isize..range.end as isize)
+                });
+                assert_eq!(shard.to_ndarray::<i64>()?, part, "{sharding}");
+            }
+            assert_eq!(x.to_ndarray::<i64>()?, array, "{sharding}");
+            // And moved there.
+            let whole =
+                Tensor::from_slice(&x.to_vec::<i64>()?, [4, 4], &SingleDeviceSharding::new(Device::cpu()))?;
+            assert_eq!(transfer_to(&whole, &sharding)?.to_ndarray::<i64>()?, array, "{sharding}");
+        }
+    }
+    let refused = |sharding: Result<GspmdSharding>| {
+        place_host_array(array.view(), &sharding.unwrap(), HostCopy::Always).unwrap_err().kind()
+    };
+    assert_eq!(refused(gspmd("{manual}")), ErrorKind::Sharding);
+    assert_eq!(refused(gspmd("{unknown}")), ErrorKind::Sharding);
+    assert_eq!(refused(gspmd("{devices=[4]<=[4]}")), ErrorKind::Dimensions);
+    // Parts of a sum: the first has the value.
+    let parts = place_host_array(array.view(), &gspmd("{unreduced}")?, HostCopy::Always)?;
+    assert_eq!(parts.shard_to_vec::<i64>(1)?, [0; 16]);
+    assert_eq!(parts.to_ndarray::<i64>()?, array);
+    Ok(())
 }

@@ -29,8 +29,8 @@ impl NamedSharding {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Mesh`] on an abstract mesh; [`ErrorKind::Conversion`] if the spec splits a tensor axis that no tensor
-    /// has.
+    /// [`ErrorKind::Mesh`] on an abstract mesh; [`ErrorKind::Conversion`] for an unconstrained entry, which does not say what lies
+    /// where, and if the spec splits a tensor axis that no tensor has.
     pub fn spread(&self) -> Result<DeviceMapping> {
         let mesh = self.mesh()?;
         if self.is_in_mesh_order() {
@@ -51,6 +51,7 @@ impl NamedSharding {
 
     /// The placements that the spec says, on a mesh of the same axes in an order that fits.
     fn mapping_on(&self, mesh: &DeviceMesh) -> Result<DeviceMapping> {
+        self.spec().check_said()?;
         let mut places: Places = smallvec![Place::Replicated; mesh.ndim()];
         let mut put = |name: &str, place: Place| -> Result<()> {
             if let Some(slot) = places.get_mut(mesh.axis_index(name)?) {
@@ -77,12 +78,11 @@ impl NamedSharding {
     }
 }
 
-/// The same placement as a device mapping: unreduced axes are Partial sums; reduced axes and unconstrained entries
-/// replicate.
+/// The same placement as a device mapping: unreduced axes are Partial sums; reduced axes replicate.
 ///
 /// # Errors
 /// [`ErrorKind::Conversion`] if several names of one entry are not in mesh order ([`NamedSharding::spread`] takes any
-/// order), or the mesh is abstract.
+/// order), an entry is unconstrained, or the mesh is abstract.
 impl TryFrom<&NamedSharding> for DeviceMapping {
     type Error = Error;
     fn try_from(sharding: &NamedSharding) -> Result<Self> {
@@ -126,9 +126,6 @@ impl TryFrom<&NamedMapping> for NamedSharding {
         let mesh = mapping.mesh();
         let axis_of = |name: &str| mesh.axis_names().position(|known| known == name);
         let entries = mapping.spec().entries().iter().map(|entry| {
-            if entry.is_unconstrained() {
-                return SpecEntry::unconstrained();
-            }
             let mut axes: SmallVec<[usize; 4]> = entry.names().filter_map(axis_of).collect();
             axes.sort_unstable();
             SpecEntry::several(axes.into_iter().map(|axis| mesh.axis_name(axis)))
@@ -154,7 +151,7 @@ fn named(mapping: &DeviceMapping, spec: PartitionSpec) -> Result<NamedSharding> 
 
 /// # Errors
 /// [`ErrorKind::Conversion`] if several names of one entry are not in mesh order, which is the only order that a named
-/// mapping has; or the mesh is abstract.
+/// mapping has; an entry is unconstrained, or the mesh is abstract.
 impl TryFrom<&NamedSharding> for NamedMapping {
     type Error = Error;
     fn try_from(sharding: &NamedSharding) -> Result<Self> {

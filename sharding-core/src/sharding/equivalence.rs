@@ -1,7 +1,7 @@
 //! When two shardings are the same in effect.
 
 use super::Sharding;
-use crate::Result;
+use crate::{ErrorKind, Result};
 
 /// Whether two shardings of any kinds put a tensor of `ndim` axes into the same memory of the same devices in the same
 /// places.
@@ -9,6 +9,9 @@ use crate::Result;
 /// Memory kinds, the devices in their order (also where everything is replicated) and what lies where are compared; names,
 /// types and shapes of meshes are not. Two shardings on abstract meshes are compared without devices; one on an
 /// abstract mesh is not equivalent to one with devices. No list of devices is made or walked where parts come from meshes.
+///
+/// A sharding that says nothing (`{unknown}`) is equivalent to none. One that takes tensors of [another number](Sharding::tensor_ndim) of axes only is equivalent to what has the same tiles, and
+/// to nothing else.
 ///
 /// ```
 /// use sharding_core::{BackendKind, DeviceMesh, NamedSharding, Sharding, spec};
@@ -21,9 +24,14 @@ use crate::Result;
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Dimensions`](crate::ErrorKind::Dimensions) if one of them cuts an axis beyond `ndim`.
+/// [`ErrorKind::Dimensions`](crate::ErrorKind::Dimensions) if one that takes tensors of several numbers of axes cuts an axis
+/// beyond `ndim`.
 pub fn equivalent(a: &dyn Sharding, b: &dyn Sharding, ndim: usize) -> Result<bool> {
-    let (x, y) = (a.tiling(ndim)?, b.tiling(ndim)?);
+    let tiling = |sharding: &dyn Sharding| match sharding.tiling(sharding.tensor_ndim().unwrap_or(ndim)) {
+        Err(error) if error.kind() == ErrorKind::Sharding => Ok(None),
+        tiling => tiling.map(Some),
+    };
+    let (Some(x), Some(y)) = (tiling(a)?, tiling(b)?) else { return Ok(false) };
     let devices = match (a.device_order(), b.device_order()) {
         (Ok(x), Ok(y)) => x.same_devices(&y),
         (Err(_), Err(_)) => true,

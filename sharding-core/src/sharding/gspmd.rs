@@ -189,12 +189,17 @@ impl GspmdSharding {
         even(self, self.tiles(shape.len())?, shape)
     }
 
+    /// Only tiles know the number of axes.
+    fn only_ndim(&self) -> Option<usize> {
+        self.hlo.data_dims().map(<[usize]>::len)
+    }
+
     fn tiles(&self, ndim: usize) -> Result<Tiling> {
         let n = self.holders.len();
         let each = || Parts::digits([(n, 1)]);
         match (self.hlo.kind(), &self.grid) {
             (HloKind::Tiled, Some(grid)) => {
-                let data = self.hlo.data_dims().map_or(0, <[usize]>::len);
+                let data = self.only_ndim().unwrap_or(0);
                 if data != ndim {
                     return Err(wrong_dimensions(self, data, ndim));
                 }

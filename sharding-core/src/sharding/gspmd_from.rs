@@ -20,12 +20,12 @@ pub(super) fn no_form(sharding: &dyn Display, kind: &str, why: &str, fix: &str) 
 impl GspmdSharding {
     /// A sharding by names for tensors of `ndim` axes; one that splits something takes no others.
     ///
-    /// Unreduced mesh axes are an unreduced subgroup, manual ones a manual one; reduced axes and unconstrained entries
-    /// replicate.
+    /// Unreduced mesh axes are an unreduced subgroup, manual ones a manual one; reduced axes replicate.
     ///
     /// # Errors
-    /// [`ErrorKind::Conversion`] on an abstract mesh; as [`NamedSharding::hlo`].
+    /// [`ErrorKind::Conversion`] on an abstract mesh, or for an unconstrained entry; as [`NamedSharding::hlo`].
     pub fn of_named(sharding: &NamedSharding, ndim: usize) -> Result<Self> {
+        sharding.spec().check_said()?;
         let mesh = sharding.mesh().map_err(|error| {
             no_form(sharding, "form on devices", "its mesh is abstract", error.fix().unwrap_or_default())
         })?;

@@ -8,10 +8,65 @@ use super::{
     Sharding, SingleDeviceSharding,
 };
 use crate::placement::sharded;
-use crate::{AxisType, DeviceMapping, DeviceMesh, Error, Place, Places, Result};
+use crate::{AxisType, Device, DeviceMapping, DeviceMesh, Error, Place, Places, Result};
 use smallvec::smallvec;
 
 impl GspmdSharding {
+    /// A device mapping with the same indices on every device: on the mesh that the sharding was made on or one with an axis for
+    /// each factor of the tiles, in whichever order fits; where no such mesh says it, on the same devices in the order of the tiles.
+    ///
+    /// ```
+    /// use sharding_core::{BackendKind, DeviceMesh, GspmdSharding, Shape, Sharding};
+    /// let mesh = DeviceMesh::simulated(BackendKind::CPU, [4], ["x"])?;
+    /// let sharding = GspmdSharding::on(&mesh, "{devices=[2,2]0,1,3,2}".parse()?)?;
+    /// let mapping = sharding.spread()?;
+    /// let shape = Shape::from([2, 2]);
+    /// let indices = mapping.devices_indices_map(&shape)?;
+    /// for (device, region) in sharding.devices_indices_map(&shape)? {
+    ///     assert_eq!(indices.of(device)?, region);
+    /// }
+    /// # Ok::<(), sharding_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conversion`](crate::ErrorKind::Conversion) if something is manual, or nothing is said.
+    pub fn spread(&self) -> Result<DeviceMapping> {
+        if self.hlo().kind() == HloKind::Manual || self.hlo().subgroups().contains(&Subgroup::Manual) {
+            return Err(no_form(
+                self,
+                "DeviceMapping",
+                "it has no manual placement",
+                "keep the GspmdSharding",
+            ));
+        }
+        match (NamedSharding::try_from(self), self.hlo().tiles()) {
+            (Ok(named), _) => named.spread(),
+            (Err(_), Some(tiles)) => self.in_order_of(tiles),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// The devices in the order of the tiles are a mesh that has an axis for each dimension.
+    fn in_order_of(&self, tiles: &TileAssignment) -> Result<DeviceMapping> {
+        let data = self.hlo().data_dims().map_or(0, <[usize]>::len);
+        let (mut shape, mut names, mut places) = (Vec::new(), Vec::new(), Places::new());
+        for (dim, size) in tiles.dims().iter().enumerate().filter(|(_, size)| **size > 1) {
+            let group = dim.checked_sub(data).and_then(|at| self.hlo().subgroups().get(at));
+            shape.push(*size);
+            names.push(format!("axis{dim}"));
+            places.push(match group {
+                None => sharded(dim),
+                Some(Subgroup::Unreduced) => Place::PARTIAL,
+                Some(Subgroup::Replicated | Subgroup::Manual) => Place::Replicated,
+            });
+        }
+        let ordered = self.order();
+        let devices: Vec<Device> = tiles.devices().filter_map(|number| ordered.mesh.device(number)).collect();
+        let mesh = DeviceMesh::new(&devices, &shape, &names)
+            .map_err(|error| no_form(self, "mesh", error.message(), error.fix().unwrap_or_default()))?;
+        Ok(DeviceMapping::new(&mesh, places)?.with_memory_kind(ordered.memory))
+    }
+
     /// A mesh that can say this, and what its axes do: the mesh that it was made on, or else the same devices with an axis for
     /// each factor of the tile assignment.
     fn spelled(&self) -> Result<(DeviceMesh, MeshAxes)> {
@@ -105,7 +160,7 @@ impl TryFrom<&GspmdSharding> for NamedSharding {
 ///
 /// # Errors
 /// [`ErrorKind::Conversion`](crate::ErrorKind::Conversion) if devices are in no order of axes, the factors of a tensor axis are not in the order of the
-/// devices ([`NamedSharding::spread`] reorders them), something is manual, or nothing is said.
+/// devices ([`GspmdSharding::spread`] reorders them), something is manual, or nothing is said.
 impl TryFrom<&GspmdSharding> for DeviceMapping {
     type Error = Error;
     fn try_from(sharding: &GspmdSharding) -> Result<Self> {
@@ -121,7 +176,7 @@ impl TryFrom<&GspmdSharding> for DeviceMapping {
             if !entry.is_sorted() {
                 return refused(
                     &format!("the factors of tensor axis {tensor_axis} are not in the order of the devices"),
-                    "NamedSharding::try_from(&sharding)?.spread()?, which orders the mesh so",
+                    "sharding.spread()?, which orders the mesh so",
                 );
             }
             entry.iter().for_each(|axis| put(*axis, sharded(tensor_axis)));

@@ -55,7 +55,7 @@ pub use tiling::Tiling;
 #[cfg(test)]
 mod tests;
 
-use crate::{Device, DeviceMesh, Result, Shape};
+use crate::{Device, DeviceMesh, Result, Shape, Target};
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
@@ -64,7 +64,9 @@ use std::sync::Arc;
 /// Device order is the row-major order of the mesh, or the order in which the devices were given. Extents of 0 divide
 /// by anything. Questions about devices are errors of kind [`ErrorKind::Mesh`](crate::ErrorKind::Mesh) where the mesh
 /// is abstract. Nothing here costs a list of devices where the devices are a range.
-pub trait Sharding: Debug + Display + Send + Sync {
+///
+/// Every sharding is a [`Target`]: tensors are placed by it.
+pub trait Sharding: Target + Debug + Display + Send + Sync {
     /// The number of devices.
     fn num_devices(&self) -> usize;
 
@@ -116,11 +118,16 @@ pub trait Sharding: Debug + Display + Send + Sync {
     /// for a device that is not one of them.
     fn shard_shape_of(&self, shape: &Shape, device: Device) -> Result<Shape>;
 
+    /// The number of axes of its tensors, where it takes no others: cut by tiles that say so.
+    fn tensor_ndim(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether both put a tensor of so many axes into the same memory of the same devices in the same places: the
     /// answer of [`equivalent`].
     ///
     /// # Errors
-    /// [`ErrorKind::Dimensions`](crate::ErrorKind::Dimensions) if one of them cuts an axis beyond those.
+    /// As [`equivalent`].
     fn is_equivalent_to(&self, other: &dyn Sharding, ndim: usize) -> Result<bool>;
 
     /// Whether every device holds everything. Mesh axes of size 1 split nothing.
@@ -144,6 +151,8 @@ pub trait Sharding: Debug + Display + Send + Sync {
     /// What lies where, for tensors of so many axes.
     ///
     /// # Errors
-    /// [`ErrorKind::Dimensions`](crate::ErrorKind::Dimensions) if it cuts an axis beyond those.
+    /// [`ErrorKind::Sharding`](crate::ErrorKind::Sharding) if it says nothing;
+    /// [`ErrorKind::Dimensions`](crate::ErrorKind::Dimensions) if it cuts an axis beyond those, or is for tensors of
+    /// [another number](Sharding::tensor_ndim) of axes.
     fn tiling(&self, ndim: usize) -> Result<Tiling>;
 }

@@ -192,19 +192,30 @@ impl NamedSharding {
         axes
     }
 
-    /// On a manual mesh axis every device has a view of its own, so there is nothing to say about the whole.
+    /// The manual mesh axes that no entry names, in mesh order.
+    pub(super) fn unnamed_manual_axes(&self) -> impl Iterator<Item = usize> {
+        let types = self.mesh.axis_types().iter().enumerate();
+        let manual = types.filter(|(_, kind)| **kind == AxisType::Manual).map(|(axis, _)| axis);
+        manual
+            .filter(|axis| !self.spec.entries().iter().any(|entry| self.axes_of(entry).any(|of| of == *axis)))
+    }
+
+    /// Along a manual mesh axis that no entry names every device has a view of its own, so there is nothing to say about the whole.
     fn check_not_manual(&self) -> Result<()> {
-        match self.mesh.axis_types().iter().position(|kind| *kind == AxisType::Manual) {
+        let size = |axis: usize| self.mesh.shape().get(axis).copied().unwrap_or(1);
+        match self.unnamed_manual_axes().find(|axis| size(*axis) > 1) {
             None => Ok(()),
-            Some(axis) => Err(Error::new(
-                ErrorKind::Sharding,
-                format!("{self} is on a mesh with a manual axis, where it is a type only"),
-            )
-            .with_mesh_axis(
-                self.mesh.names().get(axis).copied().unwrap_or_default(),
-                self.mesh.shape().get(axis).copied().unwrap_or(1),
-            )
-            .with_fix("ask it on mesh.with_axis_types(..) without AxisType::Manual, or inside shard_map")),
+            Some(axis) => {
+                let name = self.mesh.names().get(axis).copied().unwrap_or_default();
+                Err(Error::new(
+                    ErrorKind::Sharding,
+                    format!("{self} does not name the manual mesh axis '{name}', so along it it is a type only"),
+                )
+                .with_mesh_axis(name, size(axis))
+                .with_fix(format!(
+                    "name '{name}' in the spec, or ask it on mesh.with_axis_types(..) without AxisType::Manual"
+                )))
+            }
         }
     }
     fn check_dimensions(&self, shape: &Shape) -> Result<()> {
@@ -226,8 +237,8 @@ impl NamedSharding {
     }
     /// What is asked about a shape, after all checks.
     fn checked_tiling(&self, shape: &Shape) -> Result<(Tiling, Shape)> {
-        self.check_not_manual()?;
         self.check_dimensions(shape)?;
+        self.check_not_manual()?;
         let tiling = self.tiling(shape.len())?;
         super::ordered::even(self, tiling, shape)
     }

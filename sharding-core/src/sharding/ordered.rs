@@ -155,7 +155,8 @@ pub(crate) fn indivisible(
 }
 
 /// Implements [`Sharding`](super::Sharding) for a kind with the methods `order()` (an [`Ordered`]), `checked(&shape)`
-/// (after all checks the tiling and the shape of every shard), `tiles(ndim)`, `is_whole()`, and `in_memory(kind)`.
+/// (after all checks the tiling and the shape of every shard), `only_ndim()`, `tiles(ndim)`, `is_whole()`, and
+/// `in_memory(kind)`.
 macro_rules! sharding_over_ordered_devices {
     ($kind:ty) => {
         impl $crate::sharding::Sharding for $kind {
@@ -194,6 +195,9 @@ macro_rules! sharding_over_ordered_devices {
             ) -> $crate::Result<$crate::Shape> {
                 $crate::sharding::tiling::position_in(&self.order().mesh, device, self)?;
                 self.shard_shape(shape)
+            }
+            fn tensor_ndim(&self) -> Option<usize> {
+                self.only_ndim()
             }
             fn is_equivalent_to(
                 &self,

@@ -283,8 +283,10 @@ impl PmapSharding {
         &self.devices
     }
 
-    fn is_uncut(&self) -> bool {
-        self.spec.axes.iter().all(|axis| *axis == PmapAxis::NoSharding)
+    /// Without chunks it takes any number.
+    fn only_ndim(&self) -> Option<usize> {
+        let uncut = self.spec.axes.iter().all(|axis| *axis == PmapAxis::NoSharding);
+        (!uncut).then_some(self.spec.axes.len())
     }
     /// One chunk is the whole axis, as a mesh axis of size 1 splits nothing; a shard that lacks an axis is not the whole.
     fn is_whole(&self) -> bool {
@@ -311,11 +313,10 @@ impl PmapSharding {
 
     fn tiles(&self, ndim: usize) -> Result<Tiling> {
         let whole = Tiling::replicated(self.devices.len(), ndim);
-        if self.is_uncut() {
-            return Ok(whole);
-        }
-        if self.spec.axes.len() != ndim {
-            return Err(wrong_dimensions(self, self.spec.axes.len(), ndim));
+        match self.only_ndim() {
+            None => return Ok(whole),
+            Some(only) if only != ndim => return Err(wrong_dimensions(self, only, ndim)),
+            Some(_) => {}
         }
         let mesh = self.spec.mesh_shape();
         let axes = self.spec.axes.iter().zip(self.spec.split());

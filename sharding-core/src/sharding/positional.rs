@@ -219,17 +219,18 @@ impl PositionalSharding {
     fn is_whole(&self) -> bool {
         self.shape().iter().all(|extent| *extent == 1)
     }
+    fn only_ndim(&self) -> Option<usize> {
+        (!self.is_whole()).then(|| self.ndim())
+    }
     fn checked(&self, shape: &Shape) -> Result<(Tiling, Shape)> {
         even(self, self.tiles(shape.len())?, shape)
     }
     fn tiles(&self, ndim: usize) -> Result<Tiling> {
-        if self.is_whole() {
-            return Ok(Tiling::replicated(self.devices.len(), ndim));
+        match self.only_ndim() {
+            None => Ok(Tiling::replicated(self.devices.len(), ndim)),
+            Some(only) if only != ndim => Err(wrong_dimensions(self, only, ndim)),
+            Some(_) => self.grid.tiling(ndim),
         }
-        if self.ndim() != ndim {
-            return Err(wrong_dimensions(self, self.ndim(), ndim));
-        }
-        self.grid.tiling(ndim)
     }
 }
 

@@ -2,19 +2,33 @@
 
 use super::entry::Names;
 use super::named::{axis_of, split_places};
-use super::{NamedMapping, PartitionSpec};
+use super::{NamedMapping, PartitionSpec, SpecEntry};
 use crate::{DeviceMapping, DeviceMesh, Error, ErrorKind, Place, Places, ReduceOp, Result};
 use smallvec::smallvec;
 
 impl PartitionSpec {
+    /// What is left open to a compiler is not said, and placements have no words for that.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conversion`] for an unconstrained entry.
+    pub(crate) fn check_said(&self) -> Result<()> {
+        match self.entries().iter().position(SpecEntry::is_unconstrained) {
+            None => Ok(()),
+            Some(axis) => Err(Error::new(
+                ErrorKind::Conversion,
+                format!("{self} does not say how tensor axis {axis} lies: its entry is unconstrained"),
+            )
+            .with_fix("write None, or the names of mesh axes, for this entry")),
+        }
+    }
+
     /// The placements that this spec says, on a mesh that has all its names.
     ///
     /// A [`DeviceMapping`] splits a tensor axis over several mesh axes in mesh order, so a spec that names them in
-    /// another order has no such mapping. Unreduced axes are Partial sums; reduced ones and unconstrained entries
-    /// replicate.
+    /// another order has no such mapping. Unreduced axes are Partial sums; reduced ones replicate.
     ///
     /// # Errors
-    /// [`ErrorKind::Conversion`] if a mesh axis is used twice, several names of one entry are not in mesh order, or
+    /// [`ErrorKind::Conversion`] for an unconstrained entry, if a mesh axis is used twice, several names of one entry are not in mesh order, or
     /// an entry is beyond the axes that a tensor may have; [`ErrorKind::Axis`] for a name that the mesh does not have.
     pub fn to_mapping(&self, mesh: &DeviceMesh) -> Result<DeviceMapping> {
         let mut places: Places = smallvec![Place::Replicated; mesh.ndim()];

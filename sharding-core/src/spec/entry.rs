@@ -27,7 +27,8 @@ impl SpecEntry {
     pub fn several<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Self {
         Self(Kind::Names(names.into_iter().map(|name| name.as_ref().into()).collect()))
     }
-    /// Left to the policy in force. In every question it counts as none; JAX's `P.UNCONSTRAINED`.
+    /// Left open; JAX's `P.UNCONSTRAINED`. In questions that a [`NamedSharding`](crate::NamedSharding) answers it counts as none;
+    /// to place a tensor by it is an error, as it does not say where.
     pub fn unconstrained() -> Self {
         Self(Kind::Unconstrained)
     }

@@ -31,11 +31,10 @@ pub struct NamedMapping {
 }
 
 impl NamedMapping {
-    /// A spec resolved on a mesh, in device memory. Unreduced axes of the spec are those of the mapping; reduced ones and
-    /// unconstrained entries replicate.
+    /// A spec resolved on a mesh, in device memory. Unreduced axes of the spec are those of the mapping; reduced ones replicate.
     ///
     /// # Errors
-    /// [`ErrorKind::Conversion`] if an axis of the mesh is used twice, or splits a tensor axis that no tensor has.
+    /// [`ErrorKind::Conversion`] for an unconstrained entry, if an axis of the mesh is used twice, or splits a tensor axis that no tensor has.
     pub fn new(mesh: &DeviceMesh, spec: PartitionSpec) -> Result<Self> {
         let unreduced = spec.unreduced().map(Into::into).collect();
         Self::resolve(mesh, spec, unreduced)
@@ -135,6 +134,7 @@ pub(super) fn axis_of(mesh: &DeviceMesh, name: &str) -> Option<usize> {
 
 /// Writes what a spec says about each mesh axis; names that the mesh does not have are passed over.
 pub(super) fn split_places(mesh: &DeviceMesh, spec: &PartitionSpec, places: &mut [Place]) -> Result<()> {
+    spec.check_said()?;
     for (tensor_axis, entry) in spec.entries().iter().enumerate() {
         for name in entry.names() {
             let Some(axis) = axis_of(mesh, name) else { continue };

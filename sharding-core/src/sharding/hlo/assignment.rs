@@ -218,8 +218,9 @@ impl TileAssignment {
     /// [`ErrorKind::Overflow`] if that takes a list of more devices than are listed.
     pub(in crate::sharding) fn transpose(&self, order: &[usize]) -> Result<Self> {
         let dims: Axes = order.iter().filter_map(|axis| self.dims.get(*axis).copied()).collect();
-        if order.iter().enumerate().all(|(at, axis)| at == *axis) {
-            return Ok(self.clone());
+        // Axes of size 1 may stand anywhere.
+        if order.iter().filter(|axis| self.dims.get(**axis).is_some_and(|dim| *dim > 1)).is_sorted() {
+            return Ok(Self { dims, devices: self.devices.clone() });
         }
         if let Devices::Runs(runs) = &self.devices
             && let Some(groups) = runs.grouped(&self.dims)

@@ -2,13 +2,13 @@
 
 use super::{HloSharding, MeshAxes};
 use crate::sharding::NamedSharding;
-use crate::{AxisType, Error, ErrorKind, MAX_TENSOR_AXES, Result};
+use crate::{Error, ErrorKind, MAX_TENSOR_AXES, Result};
 
 impl NamedSharding {
     /// The HLO-style sharding of tensors of `ndim` axes; devices are numbered in row-major order of the mesh.
     ///
-    /// Unreduced mesh axes are an unreduced subgroup, and axes of type [`AxisType::Manual`] a manual one. Reduced axes and
-    /// unconstrained entries replicate.
+    /// Unreduced mesh axes are an unreduced subgroup, and axes of type [`AxisType::Manual`] that the spec does not name a manual
+    /// one. Reduced axes and unconstrained entries replicate.
     ///
     /// ```
     /// use sharding_core::{BackendKind, DeviceMesh, NamedSharding, spec};
@@ -20,8 +20,7 @@ impl NamedSharding {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Dimensions`] if the spec has more than `ndim` entries, or no tensor so many axes; [`ErrorKind::DuplicateAxis`] if it names a manual
-    /// axis.
+    /// [`ErrorKind::Dimensions`] if the spec has more than `ndim` entries, or no tensor so many axes.
     pub fn hlo(&self, ndim: usize) -> Result<HloSharding> {
         let entries = self.spec().entries();
         if ndim > MAX_TENSOR_AXES {
@@ -41,11 +40,10 @@ impl NamedSharding {
         let mesh = self.abstract_mesh();
         let mut split: Vec<Vec<usize>> = entries.iter().map(|entry| self.axes_of(entry).collect()).collect();
         split.resize(ndim, Vec::new());
-        let manual = mesh.axis_types().iter().enumerate().filter(|(_, kind)| **kind == AxisType::Manual);
         let axes = MeshAxes {
             split,
-            unreduced: self.unreduced_axes().into_iter().collect(),
-            manual: manual.map(|(axis, _)| axis).collect(),
+            unreduced: self.unreduced_axes(),
+            manual: self.unnamed_manual_axes().collect(),
         };
         HloSharding::from_mesh_axes(mesh.shape(), &axes)
     }

@@ -123,6 +123,12 @@ fn canonical_forms_are_those_of_xla() {
     check("{devices=[1,8]<=[8] last_tile_dims={unreduced}}", "{unreduced}");
     check("{devices=[1,8]<=[8] last_tile_dim_replicate}", "{replicated}");
     check("{devices=[1,1]0}", "{replicated}");
+    // Subgroups of one device say nothing, wherever they stand.
+    check(
+        "{devices=[3,2,1,1,1,1]<=[3,2]T(1,0) last_tile_dims={replicated, unreduced, replicated}}",
+        "{devices=[3,2,1]<=[3,2]T(1,0)}",
+    );
+    check("{devices=[1,1,4]0,1,3,2 last_tile_dims={manual, unreduced}}", "{unreduced}");
     check("{devices=[1,1,1]<=[1] last_tile_dims={manual, unreduced}}", "{replicated}");
     check("{devices=[2,1,1]0,1 last_tile_dims={manual, replicated}}", "{devices=[2]0,1}");
     check("{devices=[2,4]<=[2,1,4]T(2,1,0)}", "{devices=[2,4]<=[2,4]T(1,0)}");

@@ -109,9 +109,37 @@ fn a_named_mapping_means_mesh_order_and_may_name_what_is_not_there() {
     assert_eq!(*named.spec(), spec![("x", "y"), None]);
     assert_eq!(NamedMapping::try_from(&named).unwrap().mapping(), mapping.mapping());
     let sum = explicit(&grid());
-    let spec = spec![SpecEntry::unconstrained()].with_unreduced(["x"]).unwrap();
-    let mapping = NamedMapping::new(&sum, spec).unwrap();
+    let mapping = NamedMapping::new(&sum, spec![None].with_unreduced(["x"]).unwrap()).unwrap();
     assert_eq!(mapping.mapping().places(), [Place::PARTIAL, Place::Replicated]);
-    // Unconstrained entries need an axis that is Auto.
+    // Sums need an axis that is Explicit.
+    assert!(NamedSharding::try_from(&mapping).is_ok());
+    let mapping = NamedMapping::new(&grid(), spec![None].with_unreduced(["x"]).unwrap()).unwrap();
     assert_eq!(NamedSharding::try_from(&mapping).unwrap_err().kind(), ErrorKind::Conversion);
+}
+
+/// It answers questions as none does, and JAX's `device_put` by it is an error, too.
+#[test]
+fn an_unconstrained_entry_places_nothing() {
+    let spec = spec!["x", SpecEntry::unconstrained()];
+    let open = NamedSharding::new(&grid(), spec.clone()).unwrap();
+    let shape = Shape::from([8, 4]);
+    assert_eq!(open.shard_shape(&shape).unwrap(), Shape::from([2, 4]));
+    assert!(open.is_equivalent_to(&NamedSharding::new(&grid(), spec!["x"]).unwrap(), 2).unwrap());
+    let errors = [
+        open.mapping_for(&shape).map(drop),
+        open.spread().map(drop),
+        DeviceMapping::try_from(&open).map(drop),
+        NamedMapping::try_from(&open).map(drop),
+        GspmdSharding::try_from(&open).map(drop),
+        PositionalSharding::try_from(&open).map(drop),
+        NamedMapping::new(&grid(), spec.clone()).map(drop),
+        spec.to_mapping(&grid()).map(drop),
+    ];
+    for error in errors.map(Result::unwrap_err) {
+        assert_eq!(error.kind(), ErrorKind::Conversion);
+        assert!(
+            error.message().contains("tensor axis 1") && error.fix().unwrap().contains("None"),
+            "{error}"
+        );
+    }
 }

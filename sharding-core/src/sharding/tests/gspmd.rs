@@ -36,6 +36,41 @@ fn the_number_of_axes_is_that_of_the_tiles() {
     }
 }
 
+/// JAX compares the tiles, whatever number of axes it is asked about; a sharding by name has tiles for that number.
+#[test]
+fn tiles_for_another_number_of_axes_are_equivalent_to_the_same_tiles_only() {
+    let rows = on(&grid(), "{devices=[4,1,2]<=[8] last_tile_dim_replicate}").unwrap();
+    let named = NamedSharding::new(&grid(), spec!["x"]).unwrap();
+    let array = PositionalSharding::on(&grid()).unwrap().replicate(Some(&[1]), true).unwrap();
+    let all = NamedSharding::new(&grid(), spec![]).unwrap();
+    for ndim in 0..4 {
+        assert!(rows.is_equivalent_to(&rows, ndim).unwrap() && rows.is_equivalent_to(&array, ndim).unwrap());
+        assert!(!rows.is_equivalent_to(&all, ndim).unwrap() && !all.is_equivalent_to(&rows, ndim).unwrap());
+        if ndim > 0 {
+            assert_eq!(rows.is_equivalent_to(&named, ndim).unwrap(), ndim == 2);
+            assert_eq!(named.is_equivalent_to(&array, ndim).unwrap(), ndim == 2);
+        }
+    }
+    // Names that cut an axis beyond the last are for tensors of several numbers of axes, of which this is none.
+    assert_eq!(named.is_equivalent_to(&rows, 0).unwrap_err().kind(), ErrorKind::Dimensions);
+    assert_eq!((rows.tensor_ndim(), array.tensor_ndim(), named.tensor_ndim()), (Some(2), Some(2), None));
+}
+
+#[test]
+fn devices_in_no_order_of_axes_place_tensors() {
+    let sharding = on(&mesh(&[4], &["x"]), "{devices=[2,2]0,1,3,2}").unwrap();
+    assert_eq!(DeviceMapping::try_from(&sharding).unwrap_err().kind(), ErrorKind::Conversion);
+    let mapping = sharding.spread().unwrap();
+    assert_eq!(mapping.to_string(), "{axis0: Sharded(0), axis1: Sharded(1)}");
+    let parts = on(&mesh(&[6], &["x"]), "{devices=[2,3]0,1,3,2,4,5 last_tile_dims={unreduced}}").unwrap();
+    assert_eq!(parts.spread().unwrap().places(), [Place::Sharded(0), Place::PARTIAL]);
+    for (text, kind) in [("{manual}", ErrorKind::Sharding), ("{unknown}", ErrorKind::Sharding)] {
+        let sharding = on(&grid(), text).unwrap();
+        assert_eq!(sharding.spread().unwrap_err().kind(), ErrorKind::Conversion);
+        assert_eq!(sharding.mapping_for(&Shape::from([8])).unwrap_err().kind(), kind);
+    }
+}
+
 #[test]
 fn a_maximal_one_lies_on_its_device() {
     let devices: Vec<Device> = (0..4).rev().map(|slot| Device::cpu().with_slot(slot)).collect();
@@ -65,6 +100,10 @@ fn what_has_no_whole_has_no_shards() {
         assert_eq!(sharding.devices_indices_map(&shape).unwrap_err().kind(), ErrorKind::Unreduced);
         assert!(!sharding.is_fully_replicated());
     }
+    let unknown = on(&grid(), "{unknown}").unwrap();
+    let whole = NamedSharding::new(&grid(), spec![]).unwrap();
+    assert!(!unknown.is_equivalent_to(&whole, 1).unwrap() && !whole.is_equivalent_to(&unknown, 1).unwrap());
+    assert!(!unknown.is_equivalent_to(&unknown, 1).unwrap());
     let same =
         |a: &str, b: &str| on(&grid(), a).unwrap().is_equivalent_to(&on(&grid(), b).unwrap(), 1).unwrap();
     assert!(

@@ -79,6 +79,33 @@ fn a_manual_axis_leaves_a_type_only() {
     assert!(sharding.is_equivalent_to(&NamedSharding::new(&grid(), spec!["y"]).unwrap(), 1).unwrap());
 }
 
+/// Types do not say where data lies: what is named is cut as ever, so that a tensor can be placed for a region. JAX's index maps
+/// say the same of a mesh whose axes are all named.
+#[test]
+fn a_manual_axis_that_is_named_is_cut() {
+    let types = [AxisType::Manual, AxisType::Auto];
+    let check_on = |mesh: &DeviceMesh, plain: &DeviceMesh, spec: PartitionSpec| {
+        let sharding = NamedSharding::new(mesh, spec.clone()).unwrap();
+        check(&sharding, &Shape::from([8, 8]));
+        let plain = NamedSharding::new(plain, spec).unwrap();
+        assert!(sharding.is_equivalent_to(&plain, 2).unwrap());
+        assert_eq!(sharding.hlo(2).unwrap(), plain.hlo(2).unwrap());
+        assert_eq!(sharding.spread().unwrap().places(), plain.spread().unwrap().places());
+    };
+    check_on(&grid().with_axis_types(types).unwrap(), &grid(), spec!["x"]);
+    check_on(&grid().with_axis_types(types).unwrap(), &grid(), spec!["y", "x"]);
+    check_on(&grid().with_axis_types([AxisType::Manual; 2]).unwrap(), &grid(), spec![("y", "x")]);
+    // One device has no view that differs.
+    let thin = mesh_of_one_by_eight();
+    check_on(&thin.with_axis_types(types).unwrap(), &thin, spec![]);
+    // The number of axes first, as everywhere.
+    let mesh = grid().with_axis_types([AxisType::Manual; 2]).unwrap();
+    let sharding = NamedSharding::new(&mesh, spec!["x", None]).unwrap();
+    assert_eq!(sharding.shard_shape(&Shape::from([3])).unwrap_err().kind(), ErrorKind::Dimensions);
+    assert_eq!(sharding.shard_shape(&Shape::from([3, 1])).unwrap_err().kind(), ErrorKind::Sharding);
+    assert_eq!(sharding.hlo(2).unwrap().to_string(), "{devices=[4,1,2]<=[8] last_tile_dims={manual}}");
+}
+
 #[test]
 fn an_abstract_mesh_has_no_devices_to_ask_about() {
     let mesh = AbstractMesh::new([4, 2], ["x", "y"]).unwrap();

@@ -59,6 +59,11 @@ proptest! {
         let positional = PositionalSharding::try_from(&sharding).unwrap();
         prop_assert!(positional.is_equivalent_to(&sharding, shape.len()).unwrap());
         prop_assert!(NamedSharding::try_from(&sharding).unwrap().is_equivalent_to(&sharding, shape.len()).unwrap());
+        let mapping = sharding.mapping_for(&shape).unwrap();
+        let indices = mapping.devices_indices_map(&shape).unwrap();
+        for (device, region) in regions(&sharding, &shape) {
+            prop_assert_eq!(indices.of(device).unwrap(), region);
+        }
     }
 }
 

@@ -115,3 +115,12 @@ proptest! {
         prop_assert_eq!(sets(&united), want);
     }
 }
+
+#[test]
+fn what_it_does_not_take_it_does_not_place() {
+    let array = PositionalSharding::on(&grid()).unwrap();
+    let kind = |shape: &[usize]| array.mapping_for(&Shape::from(shape)).unwrap_err().kind();
+    assert_eq!((kind(&[7, 2]), kind(&[8])), (ErrorKind::Indivisible, ErrorKind::Dimensions));
+    // On the mesh it was made on, so that ops find its operands on one.
+    assert_eq!(array.mapping_for(&Shape::from([8, 2])).unwrap().mesh(), &grid());
+}

@@ -27,6 +27,19 @@ proptest! {
     }
 
     #[test]
+    fn tensors_are_placed_where_every_kind_says(sharding in any_sharding(), pinned: bool) {
+        let sharding = if pinned { sharding.with_memory_kind(Some(MemoryKind::PinnedHost)).unwrap() } else { sharding };
+        let shape = fine(&[&*sharding]);
+        let mapping = sharding.mapping_for(&shape).unwrap();
+        let indices = mapping.devices_indices_map(&shape).unwrap();
+        prop_assert_eq!(mapping.num_devices(), sharding.num_devices());
+        for (device, region) in regions(&*sharding, &shape) {
+            prop_assert_eq!(indices.of(device).unwrap(), region, "{} as {}", sharding, mapping);
+        }
+        prop_assert_eq!(Some(mapping.memory_kind()), sharding.memory_kind());
+    }
+
+    #[test]
     fn equivalence_is_having_the_same_indices_device_by_device(a in any_sharding(), b in any_sharding()) {
         let shape = fine(&[&*a, &*b]);
         let same = regions(&*a, &shape) == regions(&*b, &shape);
