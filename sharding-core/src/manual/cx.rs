@@ -134,11 +134,7 @@ impl ManualCx {
     pub fn psum(&self, x: &Tensor, over: impl Into<Over>) -> Result<Tensor> {
         let at = Location::caller();
         let x = self.counted("psum", x, at)?;
-        self.reduce(
-            Wanted { name: "psum", at, collective: Collective::Reduce(ReduceOp::Sum) },
-            &x,
-            &over.into(),
-        )
+        self.reduce("psum", at, ReduceOp::Sum, &x, &over.into())
     }
 
     /// The greatest over the group, on every device of it; NaN if any is.
@@ -147,12 +143,7 @@ impl ManualCx {
     /// As [`ManualCx::psum`].
     #[track_caller]
     pub fn pmax(&self, x: &Tensor, over: impl Into<Over>) -> Result<Tensor> {
-        let at = Location::caller();
-        self.reduce(
-            Wanted { name: "pmax", at, collective: Collective::Reduce(ReduceOp::Max) },
-            x,
-            &over.into(),
-        )
+        self.reduce("pmax", Location::caller(), ReduceOp::Max, x, &over.into())
     }
 
     /// The least over the group, on every device of it; NaN if any is.
@@ -161,12 +152,7 @@ impl ManualCx {
     /// As [`ManualCx::psum`].
     #[track_caller]
     pub fn pmin(&self, x: &Tensor, over: impl Into<Over>) -> Result<Tensor> {
-        let at = Location::caller();
-        self.reduce(
-            Wanted { name: "pmin", at, collective: Collective::Reduce(ReduceOp::Min) },
-            x,
-            &over.into(),
-        )
+        self.reduce("pmin", Location::caller(), ReduceOp::Min, x, &over.into())
     }
 
     /// The mean over the group, on every device of it. Of integers and truth values it is f32, f64 for those of 64 bits;
@@ -193,11 +179,7 @@ impl ManualCx {
             x.clone()
         };
         let whole = local::cast(OP, &whole, wide).map_err(located)?;
-        let sum = self.reduce(
-            Wanted { name: OP, at, collective: Collective::Reduce(ReduceOp::Sum) },
-            &whole,
-            &over,
-        )?;
+        let sum = self.reduce(OP, at, ReduceOp::Sum, &whole, &over)?;
         let divided = Expr::binary(BinaryOp::Div, Expr::input(0), Expr::constant(n as f64, wide));
         let expr = if wide == result { divided } else { Expr::cast(result, divided) };
         local::map(OP, &sum, result, &expr).map_err(located)
@@ -213,8 +195,15 @@ impl ManualCx {
             .map_err(|error| located(error, op, x, at))
     }
 
-    fn reduce(&self, wanted: Wanted, x: &Tensor, over: &Over) -> Result<Tensor> {
-        self.meet(wanted, x, over, &[], true)
+    fn reduce(
+        &self,
+        name: &'static str,
+        at: &'static Location<'static>,
+        op: ReduceOp,
+        x: &Tensor,
+        over: &Over,
+    ) -> Result<Tensor> {
+        self.meet(Wanted { name, at, collective: Collective::Reduce(op) }, x, over, &[], true)
     }
 
     /// The values of the group on a new tensor axis at `axis` (0 to the number of axes), on every device of it.
