@@ -7,7 +7,7 @@ use crate::plan::{CallPlan, Key, KeyOperand, PlanCache};
 use crate::record::Call;
 use crate::rule::Role;
 use crate::tensor::host_bytes;
-use crate::trace::{Event, Seen, place};
+use crate::trace::{self, Event, Seen, place};
 use crate::{
     Device, DeviceMapping, Error, ErrorKind, KernelCx, Mode, Operand, Place, Result, Results, Scalar, Scope,
     StageCx, Tensor, TensorBuffer, TensorLayout, bail,
@@ -162,14 +162,19 @@ fn planned(
         return Ok(plan);
     }
     // Rules and shape functions are foreign code too.
-    let made = guarded("the op's code", || CallPlan::new(def, key.groups, &call.keys, args, scope))?;
+    let made = guarded("the op's rule or the cost model", || {
+        CallPlan::new(def, key.groups, &call.keys, args, scope)
+    })?;
     let plan = Arc::new(made);
     CACHE.with(|cache| cache.borrow_mut().insert(&key, plan.clone()));
     Ok(plan)
 }
 
-/// Runs foreign code; a panic becomes an error.
-pub(crate) fn guarded<T>(whose: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs foreign code, such as the cost model that a user gave: a panic becomes an error that says whose it was.
+///
+/// # Errors
+/// [`ErrorKind::Kernel`] for a panic, else what the code says.
+pub fn guarded<T>(whose: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
         let message = panic_said(payload);
         Err(Error::new(ErrorKind::Kernel, format!("{whose} panicked: {message}")))
@@ -242,7 +247,7 @@ fn run(
         "op",
         name = def.name,
         operands = %Layouts(operands),
-        bytes = layouts(operands).map(TensorLayout::bytes).sum::<usize>(),
+        bytes = trace::bytes(layouts(operands)),
     )
     .entered();
     let mut seen = Seen::new(|| Event::Op {

@@ -39,7 +39,7 @@ pub enum ErrorKind {
     Argument,
     /// A size does not fit the arithmetic of this machine.
     Overflow,
-    /// A file cannot be read, is damaged, or has not what is asked of it.
+    /// A file cannot be read or written, is damaged, or has not what is asked of it.
     File,
     /// An op, kernel or backend is not registered, or is registered twice.
     Registry,

@@ -125,6 +125,7 @@ impl<'a> KernelCx<'a> {
             op = self.op,
             name = %Named(primitive),
             device = %self.device,
+            inputs = %Inputs(inputs),
             result = %Typed(dtype, shape),
             bytes = touched(inputs, dtype, shape),
         )
@@ -304,6 +305,7 @@ impl<'a> KernelCx<'a> {
             op = self.op,
             name = "store",
             device = %self.device,
+            inputs = %Inputs(&[source]),
             result = %Typed(dtype, shape),
             bytes = touched(&[source], dtype, shape),
         )
@@ -321,6 +323,18 @@ struct Named<'a>(&'a Primitive);
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&trace::primitive_name(self.0))
+    }
+}
+
+/// dtypes and shapes as a field of a span.
+struct Inputs<'a>(&'a [&'a LocalArray]);
+
+impl fmt::Display for Inputs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, x) in self.0.iter().enumerate() {
+            write!(f, "{}{}{}", if i == 0 { "" } else { ", " }, x.dtype(), x.shape())?;
+        }
+        Ok(())
     }
 }
 

@@ -41,16 +41,37 @@ impl TensorLayout {
     /// Whether no device holds more elements than the first one: true of all balanced splits, and not of every placement
     /// of the open trait. Unknown says nothing, so it counts as true.
     pub fn first_holds_most(&self) -> bool {
-        self.places().iter().enumerate().all(|(axis, place)| {
-            let Place::Custom(custom) = place else { return true };
-            let Some(tensor_axis) = place.tensor_axis() else { return true };
-            let (extent, ways) = (self.shape().extent(tensor_axis), self.mesh().size(axis));
-            let held = |part: usize| -> usize {
-                custom.placement().ranges(extent, ways, part).iter().map(ExactSizeIterator::len).sum()
-            };
-            let first = held(0);
-            (1..ways).all(|part| held(part) <= first)
-        })
+        (0..self.shape().len()).all(|axis| self.longest_piece(axis) == self.piece(axis, 0))
+    }
+
+    /// Bytes of the largest shard; `usize::MAX` where they do not fit. Where a placement is Unknown, as if it were Replicated.
+    ///
+    /// ```
+    /// use sharding_core::{BackendKind, DType, DeviceMapping, DeviceMesh, TensorLayout, placement::Ragged};
+    /// let mesh = DeviceMesh::simulated(BackendKind::SIM, [3], ["tp"])?;
+    /// let layout = TensorLayout::new(DType::F32, [10, 2], DeviceMapping::new(&mesh, [Ragged::place(0, [1, 7, 2])])?)?;
+    /// assert_eq!(layout.largest_shard_bytes(), 7 * 2 * 4);
+    /// # Ok::<(), sharding_core::Error>(())
+    /// ```
+    pub fn largest_shard_bytes(&self) -> usize {
+        let pieces: Shape = (0..self.shape().len()).map(|axis| self.longest_piece(axis)).collect();
+        TensorMeta::new(self.dtype(), pieces).bytes()
+    }
+
+    /// How many indices of a tensor axis the device at a position holds.
+    fn piece(&self, axis: usize, position: usize) -> usize {
+        let ranges = self.mapping().ranges(axis, self.shape().extent(axis), position);
+        ranges.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// The most indices of a tensor axis that one device holds.
+    fn longest_piece(&self, axis: usize) -> usize {
+        // The first part of a balanced split is the largest. A placement of the open trait has its axis for itself.
+        let custom =
+            self.mapping().split_by(axis).find(|by| matches!(self.mapping().place(*by), Place::Custom(_)));
+        let parts = custom.map_or(1, |by| self.mesh().size(by));
+        let stride = custom.map_or(1, |by| self.mesh().stride(by));
+        (0..parts).map(|part| self.piece(axis, part * stride)).max().unwrap_or(0)
     }
 
     /// The element type.

@@ -76,6 +76,7 @@ mod stage;
 pub mod state;
 mod target;
 mod tensor;
+mod text;
 pub mod trace;
 pub mod visualize;
 pub use backend::RandomKey;

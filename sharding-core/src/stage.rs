@@ -111,11 +111,14 @@ impl<'a> StageCx<'a> {
             self.collectives.push(StageCollective { kind: StepKind::Permute, bytes: received() });
         }
         let axes = || exchange.axis_names().collect::<Vec<_>>().join(",");
+        let from = || exchange.operands.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let _span = tracing::info_span!(
             "redistribute",
             op = self.op,
             kind = StepKind::Permute.name(),
             axes = axes(),
+            from = from(),
+            to = %layout.mapping(),
             bytes = received() as f64,
         )
         .entered();

@@ -64,6 +64,42 @@ fn collectives_wear_their_own_names() {
     assert_eq!(names(&|| transfer_to(&rows, &whole)), [("transfer_to", "all_gather")]);
 }
 
+/// Sizes that add up to more than can be counted are as many as can be counted: watching breaks no program.
+#[cfg(feature = "sim")]
+#[test]
+fn bytes_beyond_counting_break_nothing() {
+    let file = Scratch::new("huge");
+    let mesh = DeviceMesh::simulated(BackendKind::SIM, [1 << 20, 1 << 10], ["dp", "tp"]).unwrap();
+    let places = DeviceMapping::new(&mesh, [Sharded(0), Sharded(1)]).unwrap();
+    // 2^61 bytes each, as many as eight times that are not.
+    let x = full([1 << 30, 1 << 29], 1.0, DType::F32, &places).unwrap();
+    let trace = trace_to_file(&file.0).unwrap();
+    let explained = explain(|| -> Result<Tensor> {
+        let y = add(&x, &x)?.transfer_to(&DeviceMapping::new(&mesh, [Sharded(1), Sharded(0)])?)?;
+        assert_eq!(concat(&vec![x.clone(); 9], 0).unwrap_err().kind(), ErrorKind::Overflow);
+        Ok(y)
+    });
+    trace.finish().unwrap();
+    explained.value.as_ref().unwrap();
+    assert!(explained.report.bytes() > 0.0 && explained.report.peak() > 0, "{explained}");
+    let events = file.events();
+    let joined = events.iter().find(|event| event["name"] == "concat" && event["cat"] == "op").unwrap();
+    assert_eq!(joined["args"]["bytes"].as_u64(), Some(u64::MAX), "{joined}");
+}
+
+/// The largest shard may be any device's: the peak is its.
+#[test]
+fn the_peak_is_that_of_the_device_that_holds_most() {
+    let mesh = DeviceMesh::simulated(BackendKind::CPU, [100], ["tp"]).unwrap();
+    let mut sizes = vec![1; 100];
+    sizes[80] = 50;
+    let ragged = DeviceMapping::new(&mesh, [Ragged::place(0, sizes)]).unwrap();
+    let x = full([149], 1.0, DType::F32, &ragged).unwrap();
+    let explained = explain(|| x.transfer_to(&DeviceMapping::replicated(&mesh)));
+    explained.value.as_ref().unwrap();
+    assert_eq!(explained.report.peak(), 4 * (50 + 149), "{explained}");
+}
+
 #[cfg(feature = "sim")]
 #[test]
 fn explain_needs_no_data() {
@@ -263,9 +299,69 @@ fn every_thread_and_every_device_has_a_lane_of_its_own() {
     assert_eq!(lanes.len(), THREADS + 2, "lanes are shared");
 }
 
+/// A trace inside a trace: each has what ran while it was open, in whatever order they end.
+#[test]
+fn traces_nest() {
+    let (outer_file, inner_file) = (Scratch::new("outer"), Scratch::new("inner"));
+    let mesh = mesh(BackendKind::CPU);
+    let outer = trace_to_file(&outer_file.0).unwrap();
+    program(&mesh).unwrap();
+    let inner = trace_to_file(&inner_file.0).unwrap();
+    program(&mesh).unwrap();
+    outer.finish().unwrap();
+    program(&mesh).unwrap();
+    inner.finish().unwrap();
+    program(&mesh).unwrap();
+    for file in [outer_file, inner_file] {
+        let products = file.events().iter().filter(|event| event["name"] == "matmul").count();
+        assert_eq!(products, 2);
+    }
+}
+
+/// Work of several threads on the same devices at the same time: no lane has events that cross.
+#[test]
+fn threads_that_share_devices_cross_in_no_lane() {
+    let file = Scratch::new("shared");
+    let mesh = mesh(BackendKind::CPU);
+    let rows = DeviceMapping::new(&mesh, [Sharded(0)]).unwrap();
+    let x = full([1 << 14], 1.0, DType::F32, &rows).unwrap();
+    let trace = trace_to_file(&file.0).unwrap();
+    let scope = Scope::current();
+    let begin = std::sync::Barrier::new(4);
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                begin.wait();
+                (*scope).clone().enter(|| {
+                    for _ in 0..20 {
+                        relu(&x).unwrap().transfer_to(&DeviceMapping::replicated(&mesh)).unwrap();
+                    }
+                });
+            });
+        }
+    });
+    trace.finish().unwrap();
+    // Reading them compares every two of a lane.
+    let events = file.events();
+    let lanes = events.iter().filter(|event| event["name"] == "thread_name");
+    let names: Vec<&str> = lanes.map(|event| event["args"]["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"cpu:0") && names.contains(&"cpu:0/1"), "{names:?}");
+    // One device's lanes are at most as many as threads.
+    assert!(names.iter().filter(|name| name.starts_with("cpu:0/1")).count() <= 4, "{names:?}");
+    let kernels = events.iter().filter(|event| event["cat"] == "kernel").count();
+    assert_eq!(kernels, 4 * 20 * 2, "none is lost");
+}
+
 #[test]
 fn a_trace_that_cannot_be_written_is_an_error() {
     let error = trace_to_file("/no/such/folder/trace.json").err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::File);
+    if std::path::Path::new("/dev/full").exists() {
+        let trace = trace_to_file("/dev/full").unwrap();
+        program(&mesh(BackendKind::CPU)).unwrap();
+        let error = trace.finish().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::File, "{error}");
+    }
     assert!(error.fix().is_some() && error.to_string().contains("trace.json"), "{error}");
 }
 
@@ -316,6 +412,10 @@ fn assertions_on_communication() {
     let other = || assert_comm!([all_reduce("tp") <= 32, all_gather("tp") <= 8], program(&mesh));
     let text = message(std::panic::catch_unwind(std::panic::AssertUnwindSafe(other)));
     assert!(text.contains("all_gather(tp) did not run"), "{text}");
+    // What is no number allows nothing.
+    let none = || assert_comm!([all_reduce("tp") <= f64::NAN], program(&mesh));
+    let text = message(std::panic::catch_unwind(std::panic::AssertUnwindSafe(none)));
+    assert!(text.contains("at most NaN are allowed"), "{text}");
 }
 
 #[test]
@@ -358,8 +458,8 @@ fn a_subscriber_sees_every_span_with_shapes_and_bytes() {
     for part in [
         "op{name=\"matmul\" operands=f32[4, 8] {tp: Sharded(1)}, f32[8, 2] {tp: Sharded(0)} bytes=192}",
         "reshard{op=\"relu\" from=f32[4, 2] {tp: Partial(sum)} to={tp: Replicated} bytes=32}",
-        "redistribute{op=\"relu\" kind=\"all_reduce\" axes=tp bytes=32.0}",
-        "kernel{op=\"matmul\" name=dot device=cpu:0/1 result=f32[4, 2] bytes=128}",
+        "redistribute{op=\"relu\" kind=\"all_reduce\" axes=tp from=f32[4, 2] {tp: Partial(sum)} to={tp: Replicated} bytes=32.0}",
+        "kernel{op=\"matmul\" name=dot device=cpu:0/1 inputs=f32[4, 4], f32[4, 2] result=f32[4, 2] bytes=128}",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }

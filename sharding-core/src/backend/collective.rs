@@ -80,15 +80,23 @@ impl Step {
         self.axes.iter().map(|axis| self.source.mesh().axis_name(*axis))
     }
 
+    /// The most bytes that one device holds of what it reads and of what it makes together; `usize::MAX` where they do not
+    /// fit.
+    pub fn peak(&self) -> usize {
+        self.source.largest_shard_bytes().saturating_add(self.target.largest_shard_bytes())
+    }
+
     /// The `tracing` span in which it runs on behalf of an op: `redistribute` at level INFO, with the fields `op`, `kind`
-    /// (as [`StepKind::name`]), `axes` (names, with commas between) and `bytes` (as [`Step::bytes`]; worked out where
-    /// somebody subscribes).
+    /// (as [`StepKind::name`]), `axes` (names, with commas between), `from` (a layout), `to` (a mapping) and `bytes` (as
+    /// [`Step::bytes`]); all worked out where somebody subscribes.
     pub fn span(&self, op: &'static str) -> tracing::Span {
         tracing::info_span!(
             "redistribute",
             op,
             kind = self.kind.name(),
             axes = %Axes(self, ","),
+            from = %self.source,
+            to = %self.target.mapping(),
             bytes = self.bytes(),
         )
     }
@@ -169,18 +177,21 @@ impl Exchange<'_> {
         Ok(received.elements * self.result.dtype().size())
     }
 
-    /// The most bytes that one device receives from others; of a large mesh some devices, evenly spread, are asked.
+    /// The most bytes that one device receives from others; of a mesh of more than 64 some devices are asked: the first, the
+    /// last, and such as are spread along every mesh axis.
     ///
     /// # Errors
     /// As [`Exchange::received`].
     pub fn most_received(&self) -> Result<usize> {
-        const ASKED: usize = 64;
-        let devices = self.result.mesh().num_devices();
-        let mut most = 0;
-        for position in (0..devices).step_by(devices.div_ceil(ASKED).max(1)) {
-            most = most.max(self.received(position)?);
-        }
-        Ok(most)
+        asked(self.result.mesh().num_devices())
+            .try_fold(0, |most, position| Ok(most.max(self.received(position)?)))
+    }
+
+    /// The most bytes that one device holds of what it reads and of what it makes together; `usize::MAX` where they do not
+    /// fit.
+    pub fn peak(&self) -> usize {
+        let all = self.operands.iter().chain([self.result]).map(TensorLayout::largest_shard_bytes);
+        all.fold(0, usize::saturating_add)
     }
 
     /// What it costs under a model, if a device receives at most so many bytes.
@@ -200,6 +211,15 @@ impl Exchange<'_> {
     pub fn axis_names(&self) -> impl Iterator<Item = &str> {
         self.axes.iter().map(|axis| self.result.mesh().axis_name(*axis))
     }
+}
+
+/// Up to 64 positions of so many. Where they are fewer than all, steps of the golden ratio have no common factor with the
+/// sizes of mesh axes: equal steps would meet one coordinate of a mesh axis again and again.
+fn asked(devices: usize) -> impl Iterator<Item = usize> {
+    const ASKED: usize = 64;
+    let step = if devices <= ASKED { 1 } else { (devices as f64 * 0.618_033_988_749_895) as usize | 1 };
+    let last = devices.saturating_sub(1);
+    (0..devices.min(ASKED)).map(move |i| if i + 1 == ASKED { last } else { i.wrapping_mul(step) % devices })
 }
 
 impl fmt::Display for Exchange<'_> {
@@ -245,4 +265,26 @@ pub trait Collectives: Send + Sync {
         exchange: &Exchange<'_>,
         shards: &[LocalArrays],
     ) -> Result<LocalArrays>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::asked;
+
+    #[test]
+    fn the_devices_asked_differ_along_every_mesh_axis() {
+        assert_eq!(asked(64).collect::<Vec<_>>(), (0..64).collect::<Vec<_>>());
+        assert_eq!(asked(3).collect::<Vec<_>>(), [0, 1, 2]);
+        for sizes in [[1024, 64], [64, 1024], [1024, 1024], [5, 3000], [100, 2], [65, 1], [4096, 16]] {
+            let devices: usize = sizes.iter().product();
+            let all: Vec<usize> = asked(devices).collect();
+            assert!(all.len() == 64 && all.contains(&0) && all.contains(&(devices - 1)), "{sizes:?}");
+            for (size, stride) in [(sizes[0], sizes[1]), (sizes[1], 1)] {
+                let mut seen: Vec<usize> = all.iter().map(|position| position / stride % size).collect();
+                seen.sort_unstable();
+                seen.dedup();
+                assert!(seen.len() * 2 >= size.min(64), "{} of {size} in {sizes:?}", seen.len());
+            }
+        }
+    }
 }

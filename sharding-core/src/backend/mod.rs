@@ -32,6 +32,7 @@ mod random;
 mod registry;
 mod thread_state;
 
+pub use crate::dispatch::guarded;
 pub use array::{LocalArray, LocalArrays, LocalMeta, Storage};
 pub use collective::{Collectives, Exchange, Step, StepKind};
 pub use expr::{BinaryOp, Expr, Node, UnaryOp};

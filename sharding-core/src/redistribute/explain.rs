@@ -1,30 +1,58 @@
 //! A program as text.
 
 use super::Program;
-use crate::{Result, Scope, TensorLayout};
+use crate::plan::{CostModel, CostUnit};
+use crate::{Result, Scope, TensorLayout, dispatch, text};
 use std::fmt;
 
 /// What a transfer would do; prints as a table.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     program: Program,
+    /// What the model that it was explained under counts.
+    unit: CostUnit,
+    /// Of each step its price under that model.
+    prices: Vec<f64>,
 }
 
 impl Explanation {
+    /// A program, priced by a model; it may be another one than it was planned by.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Kernel`](crate::ErrorKind::Kernel) if the model panics.
+    pub fn of(program: Program, model: &dyn CostModel) -> Result<Self> {
+        let price = || Ok((model.unit(), program.steps.iter().map(|step| step.price(model)).collect()));
+        let (unit, prices) = dispatch::guarded("the cost model", price)?;
+        Ok(Self { program, unit, prices })
+    }
+
     /// The program.
     pub fn program(&self) -> &Program {
         &self.program
     }
-}
+    /// Bytes that one device sends in all steps together; receives, for permute and move. By the volume model, whatever
+    /// model is in force.
+    pub fn bytes(&self) -> f64 {
+        self.program.steps.iter().map(crate::backend::Step::bytes).sum()
+    }
+    /// Modelled seconds of all steps together; `None` under a model that counts something else.
+    pub fn seconds(&self) -> Option<f64> {
+        (self.unit == CostUnit::Seconds).then(|| self.prices.iter().sum())
+    }
+    /// The most bytes that one device holds for one step: its piece of what it reads and of what it makes.
+    pub fn peak(&self) -> usize {
+        self.program.steps.iter().map(crate::backend::Step::peak).max().unwrap_or(0)
+    }
 
-impl From<Program> for Explanation {
-    fn from(program: Program) -> Self {
-        Self { program }
+    /// A price for the table, if it is one in seconds.
+    fn time(&self, price: f64) -> String {
+        text::seconds((self.unit == CostUnit::Seconds).then_some(price))
     }
 }
 
 /// The program that [`Tensor::transfer_to`](crate::Tensor::transfer_to) would run under the cost model in scope, without
-/// running it.
+/// running it: step, collective, mesh axes, bytes per device, modelled seconds, peak bytes, and the placements before and
+/// after. What a column means says [`explain`](crate::trace::explain), which runs a program.
 ///
 /// ```
 /// use sharding_core::redistribute::explain_transfer;
@@ -33,25 +61,27 @@ impl From<Program> for Explanation {
 /// let source = TensorLayout::new(DType::F32, [4, 8], DeviceMapping::new(&mesh, [Place::PARTIAL])?)?;
 /// let target = source.with_mapping(DeviceMapping::replicated(&mesh))?;
 /// let text = explain_transfer(&source, &target)?.to_string();
-/// // f32[4, 8] on DeviceMesh(tp=2)
-/// //   step   collective  mesh axes  bytes  before              after
-/// //   1      all_reduce  tp         128    {tp: Partial(sum)}  {tp: Replicated}
-/// //   total                         128
-/// assert_eq!(text.lines().count(), 4);
-/// assert!(text.contains("all_reduce"));
+/// let want = "
+/// f32[4, 8] on DeviceMesh(tp=2)
+///   step   collective  mesh axes  bytes/device  seconds  peak bytes  before              after
+///   1      all_reduce  tp                  128        -         256  {tp: Partial(sum)}  {tp: Replicated}
+///   total                                  128        -         256
+/// ";
+/// assert_eq!(text, want.trim());
 /// # Ok::<(), sharding_core::Error>(())
 /// ```
 ///
 /// # Errors
-/// As [`Program::search`].
+/// As [`Program::search`]; [`ErrorKind::Kernel`](crate::ErrorKind::Kernel) if the model panics.
 pub fn explain_transfer(source: &TensorLayout, target: &TensorLayout) -> Result<Explanation> {
-    let program = Program::search(source, target, Scope::current().cost())?;
-    Ok(Explanation { program })
+    let scope = Scope::current();
+    let search = || Program::search(source, target, scope.cost());
+    Explanation::of(dispatch::guarded("the cost model", search)?, scope.cost())
 }
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Program { source, target, steps, cost } = &self.program;
+        let Program { source, target, steps, .. } = &self.program;
         write!(f, "{} on {}", source.meta(), source.mesh())?;
         if source.mesh() != target.mesh() {
             write!(f, " to {}", target.mesh())?;
@@ -59,70 +89,118 @@ impl fmt::Display for Explanation {
         if steps.is_empty() {
             return write!(f, "\n  nothing moves: it lies as {} already", target.mapping());
         }
-        let head = ["step", "collective", "mesh axes", "bytes", "before", "after"].map(str::to_owned);
-        let mut rows = vec![head];
-        for (i, step) in steps.iter().enumerate() {
+        let head =
+            ["step", "collective", "mesh axes", "bytes/device", "seconds", "peak bytes", "before", "after"];
+        let mut rows = vec![head.map(str::to_owned)];
+        for (i, (step, price)) in steps.iter().zip(&self.prices).enumerate() {
             let axes: Vec<&str> = step.axis_names().collect();
             rows.push([
                 (i + 1).to_string(),
                 step.kind.name().to_owned(),
                 axes.join(", "),
-                Bytes(step.cost).to_string(),
+                format!("{:.0}", step.bytes()),
+                self.time(*price),
+                step.peak().to_string(),
                 step.source.mapping().to_string(),
                 step.target.mapping().to_string(),
             ]);
         }
-        let total = ["total", "", "", &Bytes(*cost).to_string(), "", ""].map(str::to_owned);
-        rows.push(total);
-        let mut widths = [0; 6];
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        for row in &rows {
-            let mut line = String::from("  ");
-            for (cell, width) in row.iter().zip(widths) {
-                line.push_str(&format!("{cell:<width$}  "));
-            }
-            write!(f, "\n{}", line.trim_end())?;
+        let none = String::new;
+        rows.push([
+            "total".to_owned(),
+            none(),
+            none(),
+            format!("{:.0}", self.bytes()),
+            self.time(self.prices.iter().sum()),
+            self.peak().to_string(),
+            none(),
+            none(),
+        ]);
+        writeln!(f)?;
+        text::table(f, "  ", &rows, 3..=5)?;
+        if self.unit == CostUnit::Score {
+            write!(f, "\n  price by the model in force: {}", self.prices.iter().sum::<f64>())?;
         }
         Ok(())
-    }
-}
-
-/// A price: whole numbers without a fraction.
-struct Bytes(f64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.fract() == 0.0 { write!(f, "{:.0}", self.0) } else { write!(f, "{:.2}", self.0) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BackendKind, DType, DeviceMapping, DeviceMesh, Place};
+    use crate::plan::{AlphaBetaCost, Link, StepQuery};
+    use crate::{BackendKind, DType, DeviceMapping, DeviceMesh, ErrorKind, Place};
+    use std::sync::Arc;
 
-    #[test]
-    fn prints_a_table() {
+    fn transfer() -> (TensorLayout, TensorLayout) {
         let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 2], ["dp", "tp"]).unwrap();
         let lay = |places: [Place; 2]| {
             TensorLayout::new(DType::F32, [4, 8], DeviceMapping::new(&mesh, places).unwrap()).unwrap()
         };
-        let source = lay([Place::PARTIAL, Place::Sharded(0)]);
-        let target = lay([Place::Sharded(1), Place::Replicated]);
+        (lay([Place::PARTIAL, Place::Sharded(0)]), lay([Place::Sharded(1), Place::Replicated]))
+    }
+
+    fn under(model: impl CostModel + 'static) -> Result<Explanation> {
+        let (source, target) = transfer();
+        let scope = (*Scope::current()).clone().with_cost(Arc::new(model));
+        scope.enter(|| explain_transfer(&source, &target))
+    }
+
+    #[test]
+    fn prints_a_table() {
+        let (source, target) = transfer();
         let text = explain_transfer(&source, &target).unwrap().to_string();
-        let want = "f32[4, 8] on DeviceMesh(dp=2, tp=2)
-  step   collective      mesh axes  bytes  before                            after
-  1      reduce_scatter  dp         32     {dp: Partial(sum), tp: Sharded(0)}  {dp: Sharded(1), tp: Sharded(0)}
-  2      all_gather      tp         32     {dp: Sharded(1), tp: Sharded(0)}    {dp: Sharded(1), tp: Replicated}
-  total                             64";
+        let want = "
+f32[4, 8] on DeviceMesh(dp=2, tp=2)
+  step   collective      mesh axes  bytes/device  seconds  peak bytes  before                                after
+  1      reduce_scatter  dp                   32        -          96  {dp: Partial(sum), tp: Sharded(0)}    {dp: Sharded(1), tp: Sharded(0)}
+  2      all_gather      tp                   32        -          96  {dp: Sharded(1), tp: Sharded(0)}      {dp: Sharded(1), tp: Replicated}
+  total                                       64        -          96";
         let squeeze = |text: &str| {
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
         };
-        assert_eq!(squeeze(&text), squeeze(want));
+        assert_eq!(squeeze(&text), squeeze(want.trim()));
         assert!(explain_transfer(&source, &source).unwrap().to_string().contains("nothing moves"));
+    }
+
+    /// Bytes are bytes, and seconds stand in their own column, whatever the model counts.
+    #[test]
+    fn a_model_in_seconds_gives_seconds() {
+        let explained = under(AlphaBetaCost::new(Link::new(1e-3, 1e9)).unwrap()).unwrap();
+        let seconds: Vec<f64> = explained.program().steps.iter().map(|step| step.cost).collect();
+        assert_eq!(explained.seconds(), Some(seconds.iter().sum()));
+        let text = explained.to_string();
+        for (line, step) in text.lines().skip(2).zip(&explained.program().steps) {
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            assert_eq!(cells[3..6], [&*format!("{:.0}", step.bytes()), &format!("{:.3e}", step.cost), "96"]);
+        }
+    }
+
+    #[derive(Debug)]
+    struct Odd(CostUnit, f64);
+
+    impl CostModel for Odd {
+        fn key(&self) -> u64 {
+            0x0dd
+        }
+        fn unit(&self) -> CostUnit {
+            self.0
+        }
+        fn transition(&self, _: crate::placement::Transition, _: f64, _: &DeviceMesh, _: usize) -> f64 {
+            self.1
+        }
+        fn step(&self, _: &StepQuery<'_>) -> f64 {
+            assert_ne!(self.1, 1e10, "priced out");
+            self.1
+        }
+    }
+
+    #[test]
+    fn models_of_users_are_shown_or_refused() {
+        let text = under(Odd(CostUnit::Score, 2.5)).unwrap().to_string();
+        assert!(text.lines().last().is_some_and(|line| line.ends_with("in force: 5")), "{text}");
+        assert_eq!(under(Odd(CostUnit::Bytes, f64::NAN)).unwrap_err().kind(), ErrorKind::Argument);
+        let error = under(Odd(CostUnit::Bytes, 1e10)).unwrap_err();
+        assert!(error.to_string().starts_with("the cost model panicked: "), "{error}");
     }
 }

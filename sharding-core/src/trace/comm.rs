@@ -83,7 +83,8 @@ fn compare(allowed: &[Allowed<'_>], report: &CommReport) -> Vec<String> {
         let name = format!("{}({})", other.0, other.1.join(", "));
         match ran.iter().find(|one| is(one, other)) {
             None => wrong.push(format!("{name} did not run")),
-            Some((_, _, bytes)) if *bytes > other.2 => {
+            // No number allows nothing.
+            Some((_, _, bytes)) if other.2.is_nan() || *bytes > other.2 => {
                 wrong.push(format!(
                     "{name} sends {bytes:.0} bytes per device, at most {:.0} are allowed",
                     other.2

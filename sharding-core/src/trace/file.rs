@@ -3,7 +3,7 @@
 use super::{Event, Watch, place};
 use crate::backend::backend_of;
 use crate::{Device, DeviceMesh, Error, ErrorKind, Result, Scope, ScopeGuard, TensorLayout};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::panic::Location;
@@ -16,7 +16,8 @@ use std::time::Instant;
 ///
 /// The file is JSON in the Trace Event Format, which <https://ui.perfetto.dev> and chrome://tracing open. A lane per
 /// thread that calls ops has the ops and their reshards; a lane per device has its kernels and the collectives that it
-/// took part in. Times are those of this program, also on `sim`, where nothing is computed. Events carry shapes, mesh
+/// took part in. Where several threads give a device work at the same time, it has another lane beside the first: in one
+/// lane, events lie inside each other or apart. Times are those of this program, also on `sim`, where nothing is computed. Events carry shapes, mesh
 /// axes, bytes and the line of the call. A program that panics or returns early leaves a whole file, and one that is
 /// killed a file that both programs still open.
 ///
@@ -31,18 +32,19 @@ use std::time::Instant;
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Argument`] if the file cannot be written.
+/// [`ErrorKind::File`] if the file cannot be written.
 pub fn trace_to_file(path: impl AsRef<Path>) -> Result<TraceFile> {
     let path = path.as_ref();
     let file = File::create(path).map_err(|error| {
-        Error::new(ErrorKind::Argument, format!("cannot write the trace {}", path.display()))
+        Error::new(ErrorKind::File, format!("cannot write the trace {}", path.display()))
             .with_fix("give a path in a folder that exists and may be written")
             .with_source(error)
     })?;
     let mut state = State {
         out: Some(BufWriter::new(file)),
-        lanes: BTreeMap::new(),
-        threads: Vec::new(),
+        devices: BTreeMap::new(),
+        lanes: 0,
+        threads: HashMap::new(),
         begun: Vec::new(),
         failed: None,
     };
@@ -65,10 +67,10 @@ impl TraceFile {
     /// Ends the trace.
     ///
     /// # Errors
-    /// [`ErrorKind::Backend`] if something could not be written (the disk is full).
+    /// [`ErrorKind::File`] if something could not be written (the disk is full).
     pub fn finish(mut self) -> Result<()> {
         self.close().map_err(|error| {
-            Error::new(ErrorKind::Backend, "the trace is not whole: writing it failed").with_source(error)
+            Error::new(ErrorKind::File, "the trace is not whole: writing it failed").with_source(error)
         })
     }
 
@@ -94,12 +96,40 @@ struct Writer {
 struct State {
     /// Absent when closed.
     out: Option<BufWriter<File>>,
-    lanes: BTreeMap<Device, usize>,
-    /// Threads that called ops; the place is the number of the lane.
-    threads: Vec<ThreadId>,
+    /// Each device's number and its lanes.
+    devices: BTreeMap<Device, (usize, Vec<DeviceLane>)>,
+    /// How many lanes the devices have.
+    lanes: usize,
+    /// The numbers of the threads that called ops.
+    threads: HashMap<ThreadId, usize>,
     /// When the events of a thread that have not ended began.
     begun: Vec<Vec<Instant>>,
     failed: Option<io::Error>,
+}
+
+/// A lane of a device, in which events are written in the order of their ends.
+struct DeviceLane {
+    id: usize,
+    /// Whose event is the last in it, and when that ended.
+    thread: usize,
+    end: Instant,
+    /// When the last one of any other thread ended.
+    other_end: Option<Instant>,
+}
+
+impl DeviceLane {
+    /// Whether an event of a thread overlaps with none of other threads in it. Those of one thread are nested anyway.
+    fn takes(&self, thread: usize, begun: Instant) -> bool {
+        let others = if self.thread == thread { self.other_end } else { Some(self.end) };
+        others.is_none_or(|end| end <= begun)
+    }
+
+    fn take(&mut self, thread: usize, ended: Instant) {
+        if self.thread != thread {
+            (self.thread, self.other_end) = (thread, Some(self.end));
+        }
+        self.end = ended;
+    }
 }
 
 /// The lane of a thread, by its number: lanes of threads are odd, those of devices even.
@@ -109,6 +139,8 @@ fn thread_lane(thread: usize) -> usize {
 
 /// Lanes of devices stand below those of so many threads.
 const THREADS_ABOVE: usize = 1 << 20;
+/// A device's lanes stand together: there are at most so many.
+const LANES: usize = 1 << 16;
 
 impl Writer {
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -147,28 +179,32 @@ impl State {
 
     /// The number of this thread among those that called ops.
     fn thread(&mut self) -> usize {
-        let own = std::thread::current().id();
-        if let Some(known) = self.threads.iter().position(|thread| *thread == own) {
-            return known;
+        let (current, number) = (std::thread::current(), self.threads.len());
+        if let Some(known) = self.threads.get(&current.id()) {
+            return *known;
         }
-        let number = self.threads.len();
-        self.threads.push(own);
+        self.threads.insert(current.id(), number);
         self.begun.push(Vec::new());
-        let current = std::thread::current();
         let name = format!("ops of thread {}", current.name().unwrap_or("without a name"));
         self.name_lane(thread_lane(number), number, &name);
         number
     }
 
-    fn device(&mut self, device: Device) -> usize {
-        if let Some(lane) = self.lanes.get(&device) {
-            return *lane;
+    /// The lane of a device for an event of a thread that has just ended.
+    fn device(&mut self, device: Device, thread: usize, begun: Instant, ended: Instant) -> usize {
+        let next = self.devices.len();
+        let (number, lanes) = self.devices.entry(device).or_insert_with(|| (next, Vec::new()));
+        if let Some(lane) = lanes.iter_mut().find(|lane| lane.takes(thread, begun)) {
+            lane.take(thread, ended);
+            return lane.id;
         }
-        let number = self.lanes.len();
-        let lane = 2 * number + 2;
-        self.lanes.insert(device, lane);
-        self.name_lane(lane, THREADS_ABOVE + number, &device.to_string());
-        lane
+        let (number, beside) = (*number, lanes.len());
+        self.lanes += 1;
+        let id = 2 * self.lanes;
+        lanes.push(DeviceLane { id, thread, end: ended, other_end: None });
+        let name = if beside == 0 { device.to_string() } else { format!("{device} ({})", beside + 1) };
+        self.name_lane(id, THREADS_ABOVE + number * LANES + beside.min(LANES - 1), &name);
+        id
     }
 }
 
@@ -182,24 +218,23 @@ impl Watch for Writer {
     }
 
     fn end(&self, event: &Event<'_>) {
-        let ended = Instant::now();
         let mut state = self.lock();
+        // Under the lock: events are written in the order of their ends.
+        let ended = Instant::now();
         let thread = state.thread();
         let Some(begun) = state.begun.get_mut(thread).and_then(Vec::pop) else { return };
         if state.out.is_none() {
             return;
         }
+        let devices = match event {
+            Event::Op { .. } | Event::Reshard { .. } => Vec::new(),
+            Event::Kernel { device, .. } => vec![*device],
+            Event::Step { step, .. } => devices([step.source.mesh(), step.target.mesh()]),
+            Event::Exchange { exchange, .. } => devices([exchange.result.mesh(); 2]),
+        };
         let lanes: Vec<usize> = match event {
             Event::Op { .. } | Event::Reshard { .. } => vec![thread_lane(thread)],
-            Event::Kernel { device, .. } => vec![state.device(*device)],
-            Event::Step { step, .. } => {
-                let meshes = [step.source.mesh(), step.target.mesh()];
-                devices(meshes).into_iter().map(|device| state.device(device)).collect()
-            }
-            Event::Exchange { exchange, .. } => {
-                let mesh = exchange.result.mesh();
-                devices([mesh, mesh]).into_iter().map(|device| state.device(device)).collect()
-            }
+            _ => devices.into_iter().map(|device| state.device(device, thread, begun, ended)).collect(),
         };
         let micros = |at: Instant| at.saturating_duration_since(self.start).as_nanos() as f64 / 1e3;
         let (ts, dur) = (micros(begun), micros(ended) - micros(begun));
@@ -239,7 +274,7 @@ fn words(event: &Event<'_>) -> (String, &'static str, String) {
         |layouts: &[TensorLayout]| layouts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match event {
         Event::Op { name, at, operands, results } => {
-            let bytes: usize = operands.iter().map(TensorLayout::bytes).sum();
+            let bytes = super::bytes(operands);
             let text = format!(
                 "\"operands\":{},\"results\":{},\"bytes\":{bytes},\"at\":{}",
                 json(&list(operands)),

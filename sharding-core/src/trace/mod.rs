@@ -87,6 +87,11 @@ impl Drop for Seen<'_> {
     }
 }
 
+/// Bytes of whole tensors together; `usize::MAX` where they do not fit.
+pub(crate) fn bytes<'a>(layouts: impl IntoIterator<Item = &'a TensorLayout>) -> usize {
+    layouts.into_iter().map(TensorLayout::bytes).fold(0, usize::saturating_add)
+}
+
 /// A kernel as an event.
 pub(crate) fn kernel<'a>(
     op: &'static str,
@@ -96,7 +101,7 @@ pub(crate) fn kernel<'a>(
     (dtype, shape): (DType, &Shape),
 ) -> Event<'a> {
     let texts: Vec<String> = inputs.iter().map(|x| format!("{}{}", x.dtype(), x.shape())).collect();
-    let read: usize = inputs.iter().map(|x| x.bytes()).sum();
+    let read = inputs.iter().map(|x| x.bytes()).fold(0, usize::saturating_add);
     let written = shape.elements().saturating_mul(dtype.size());
     Event::Kernel {
         op,
@@ -124,8 +129,8 @@ pub(crate) fn primitive_name(primitive: &crate::backend::Primitive) -> String {
     name
 }
 
-/// A place in a source file, without the detours of a path such as `ops/../examples/x.rs`.
-pub(crate) fn place(at: &Location<'_>) -> String {
+/// A place in a source file as `file:line`, without the detours of a path such as `ops/../examples/x.rs`.
+pub fn place(at: &Location<'_>) -> String {
     format!("{}:{}", clean_path(at.file()), at.line())
 }
 

@@ -3,13 +3,10 @@
 use super::{Event, Watch, place};
 use crate::backend::{Exchange, Step, StepKind};
 use crate::plan::{CostModel, CostUnit};
-use crate::{Scope, TensorLayout, dispatch};
+use crate::{Scope, dispatch, text};
 use std::fmt;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Devices that are asked for their sizes where a placement of the open trait lies; the first holds the most otherwise.
-const ASKED: usize = 64;
 
 /// One kind of step that ran: equal ones are counted.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,7 +153,7 @@ fn comm_step(op: &'static str, step: &Step) -> CommStep {
         axes: step.axis_names().map(str::to_owned).collect(),
         bytes: step.bytes(),
         seconds: seconds(|cost| step.price(cost)),
-        peak: held(&step.source).saturating_add(held(&step.target)),
+        peak: step.peak(),
         ..here(op)
     }
 }
@@ -168,7 +165,7 @@ fn comm_exchange(op: &'static str, exchange: &Exchange<'_>, bytes: usize) -> Com
         axes: exchange.axis_names().map(str::to_owned).collect(),
         bytes: bytes as f64,
         seconds: seconds(|cost| exchange.price(cost, bytes)),
-        peak: exchange.operands.iter().map(held).fold(held(exchange.result), usize::saturating_add),
+        peak: exchange.peak(),
         ..here(op)
     }
 }
@@ -194,14 +191,6 @@ fn seconds(price: impl FnOnce(&dyn CostModel) -> f64) -> Option<f64> {
     dispatch::guarded("the cost model", asked).ok().flatten()
 }
 
-/// The most bytes that a device holds of a layout.
-fn held(layout: &TensorLayout) -> usize {
-    let custom = layout.places().iter().any(|place| matches!(place, crate::Place::Custom(_)));
-    let asked = if custom { layout.mesh().num_devices().min(ASKED) } else { 1 };
-    let most = (0..asked).map(|position| layout.local_shape(position).elements()).max().unwrap_or(0);
-    most.saturating_mul(layout.dtype().size())
-}
-
 impl fmt::Display for CommReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.steps.is_empty() {
@@ -210,7 +199,6 @@ impl fmt::Display for CommReport {
         let head =
             ["step", "collective", "mesh axes", "times", "bytes/device", "seconds", "peak bytes", "op", "at"];
         let mut rows = vec![head.map(str::to_owned)];
-        let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), |s| format!("{s:.3e}"));
         for (i, step) in self.steps.iter().enumerate() {
             rows.push([
                 (i + 1).to_string(),
@@ -218,7 +206,7 @@ impl fmt::Display for CommReport {
                 step.axes.join(", "),
                 step.count.to_string(),
                 format!("{:.0}", step.bytes),
-                seconds(step.seconds),
+                text::seconds(step.seconds),
                 step.peak.to_string(),
                 step.op.to_owned(),
                 step.at.clone(),
@@ -231,28 +219,11 @@ impl fmt::Display for CommReport {
             String::new(),
             times.to_string(),
             format!("{:.0}", self.bytes()),
-            seconds(self.seconds()),
+            text::seconds(self.seconds()),
             self.peak().to_string(),
             format!("{} ops, {} kernels", self.ops, self.kernels),
             String::new(),
         ]);
-        let mut widths = [0; 9];
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        for (i, row) in rows.iter().enumerate() {
-            let mut line = String::new();
-            for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-                // Numbers stand below each other.
-                match column {
-                    3..=6 => line.push_str(&format!("{cell:>width$}  ")),
-                    _ => line.push_str(&format!("{cell:<width$}  ")),
-                }
-            }
-            write!(f, "{}{}", if i == 0 { "" } else { "\n" }, line.trim_end())?;
-        }
-        Ok(())
+        text::table(f, "", &rows, 3..=6)
     }
 }
