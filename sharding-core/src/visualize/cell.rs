@@ -1,6 +1,7 @@
 //! Words: who holds what.
 
 use crate::placement::Ranges;
+use crate::text::{clean, cut};
 use crate::{DeviceMesh, Place, ReduceOp, Shape, TensorLayout};
 
 /// The longest text of a placement; a Ragged over a thousand devices has a thousand sizes.
@@ -8,15 +9,7 @@ const LONGEST: usize = 48;
 
 /// A placement, cut where it is long.
 pub(super) fn short(place: Place) -> String {
-    cut(&super::panel::clean(&place.to_string()), LONGEST)
-}
-
-/// A text of at most `longest` characters.
-pub(super) fn cut(text: &str, longest: usize) -> String {
-    if text.chars().count() <= longest {
-        return text.to_owned();
-    }
-    text.chars().take(longest.saturating_sub(1)).chain(['…']).collect()
+    cut(&clean(&place.to_string()), LONGEST)
 }
 
 /// What a placement does.

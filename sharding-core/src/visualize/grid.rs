@@ -87,12 +87,12 @@ fn devices(mesh: &DeviceMesh, cell: impl Fn(usize) -> Cell) -> Option<Grid> {
     };
     let bands = |axis: Option<usize>| -> Vec<Band> {
         let one = |i: usize| match axis {
-            Some(axis) => format!("{}={i}", super::panel::clean(mesh.axis_name(axis))),
+            Some(axis) => format!("{}={i}", super::panel::name(mesh.axis_name(axis))),
             None => String::new(),
         };
         (0..axis.map_or(1, |axis| mesh.size(axis))).map(|i| Band { label: one(i), weight: 1 }).collect()
     };
-    let name = |axis: Option<usize>| super::panel::clean(axis.map_or("", |axis| mesh.axis_name(axis)));
+    let name = |axis: Option<usize>| super::panel::name(axis.map_or("", |axis| mesh.axis_name(axis)));
     Some(Grid {
         rows: bands(down),
         columns: bands(across),

@@ -2,6 +2,7 @@
 
 use super::grid::{self, Grid};
 use super::{MAX_DEVICES, cell, summary, tree};
+use crate::text::{clean, cut};
 use crate::{DeviceMesh, Place, Shape, Tensor, TensorLayout};
 
 /// One thing in a picture. Made here, drawn by a [`Picture`](super::Picture).
@@ -26,10 +27,10 @@ pub struct Panel {
 impl Panel {
     /// A mesh.
     pub fn mesh(mesh: &DeviceMesh) -> Self {
-        let axis = |(axis, name): (usize, &str)| {
+        let axis = |(axis, own): (usize, &str)| {
             let kind = mesh.axis_types().get(axis).copied().unwrap_or_default();
             let devices = if mesh.size(axis) == 1 { "device" } else { "devices" };
-            [clean(name), format!("{kind:?}"), format!("{} {devices}", mesh.size(axis))]
+            [name(own), format!("{kind:?}"), format!("{} {devices}", mesh.size(axis))]
         };
         let mut panel = Self {
             name: None,
@@ -66,7 +67,7 @@ impl Panel {
 
     fn placed(layout: &TensorLayout, held: impl Fn(usize) -> Option<Shape>) -> Self {
         let mesh = layout.mesh();
-        let axis = |(name, place): (&str, &Place)| [clean(name), cell::short(*place), cell::meaning(*place)];
+        let axis = |(own, place): (&str, &Place)| [name(own), cell::short(*place), cell::meaning(*place)];
         let mut panel = Self {
             name: None,
             headline: format!("{} on {}", layout.meta(), mesh_name(mesh)),
@@ -97,10 +98,10 @@ impl Panel {
 
     /// The same with a name above it.
     #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
+    pub fn named(mut self, outer: &str) -> Self {
         self.name = Some(match self.name {
-            Some(inner) => format!("{} {inner}", clean(name)),
-            None => clean(name),
+            Some(inner) => format!("{} {inner}", name(outer)),
+            None => name(outer),
         });
         self
     }
@@ -117,14 +118,16 @@ fn table(mesh: &DeviceMesh, head: &[&str], words: impl Fn(usize) -> Vec<String>)
     rows
 }
 
-/// The mesh as it prints, its names made harmless.
+/// The mesh as it prints, with its names as in the rest of the picture.
 fn mesh_name(mesh: &DeviceMesh) -> String {
-    clean(&mesh.to_string())
+    let axes = mesh.axis_names().enumerate().map(|(axis, own)| format!("{}={}", name(own), mesh.size(axis)));
+    format!("DeviceMesh({})", axes.collect::<Vec<_>>().join(", "))
 }
 
-/// A name of a user in a drawing: what would break lines or an XML document is replaced.
-pub(super) fn clean(name: &str) -> String {
-    let harmless =
-        |c: char| if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c };
-    name.chars().map(harmless).collect()
+/// The longest name of a user; of a longer one the end is cut off.
+const LONGEST_NAME: usize = 48;
+
+/// A name of a user in a picture.
+pub(super) fn name(own: &str) -> String {
+    cut(&clean(own), LONGEST_NAME)
 }

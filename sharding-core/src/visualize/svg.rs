@@ -1,8 +1,8 @@
 //! Pictures as SVG.
 
-use super::cell::cut;
 use super::grid::{Cell, Grid, Kind};
 use super::panel::Panel;
+use crate::text::{columns, cut};
 use std::fmt::Write;
 
 /// Width of a panel's blocks, in pixels.
@@ -52,7 +52,7 @@ fn draw(panel: &Panel, left: f64, into: &mut String) -> (f64, f64) {
     let mut line = |into: &mut String, y: &mut f64, text: &str, style: &str| {
         *y += LINE;
         let text = cut(text, LONGEST);
-        widest = f64::max(widest, text.chars().count() as f64 * LETTER);
+        widest = f64::max(widest, columns(&text) as f64 * LETTER);
         words(into, x, *y, &text, "start", style);
     };
     let bold = " font-weight=\"bold\"";
@@ -150,7 +150,7 @@ fn block(into: &mut String, (x, y, width, height): (f64, f64, f64, f64), cell: &
 
 /// A text that is left out where it has no room.
 fn fitting(into: &mut String, (x, y): (f64, f64), width: f64, text: &str, anchor: &str) {
-    if text.chars().count() as f64 * LETTER <= width {
+    if columns(text) as f64 * LETTER <= width {
         words(into, x, y, text, anchor, "");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::grid::{Band, Grid};
 use super::panel::Panel;
+use crate::text::{self, columns, left, middle};
 
 /// Panels stand side by side up to this width.
 const WIDTH: usize = 120;
@@ -47,12 +48,12 @@ fn lines(panel: &Panel, brief: bool) -> Vec<String> {
     lines.push(panel.headline.clone());
     let wide = |column: usize| {
         let words = panel.axes.iter().filter_map(|axis| axis.get(column));
-        words.map(|word| word.chars().count()).max().unwrap_or(0)
+        words.map(|word| columns(word)).max().unwrap_or(0)
     };
     let (names, places) = (wide(0) + 1, wide(1));
     for [name, place, meaning] in &panel.axes {
         let meaning = if brief { "" } else { meaning };
-        let line = format!("  {:<names$} {place:<places$}  {meaning}", format!("{name}:"));
+        let line = format!("  {} {}  {meaning}", left(&format!("{name}:"), names), left(place, places));
         lines.push(line.trim_end().to_owned());
     }
     lines.push(String::new());
@@ -74,14 +75,14 @@ fn lines(panel: &Panel, brief: bool) -> Vec<String> {
 }
 
 fn width(lines: &[String]) -> usize {
-    lines.iter().map(|line| line.chars().count()).max().unwrap_or(0)
+    lines.iter().map(|line| columns(line)).max().unwrap_or(0)
 }
 
-fn beside(left: &[String], right: &[String]) -> Vec<String> {
+fn beside<'a>(left: &'a [String], right: &'a [String]) -> Vec<String> {
     let wide = width(left) + GAP;
     let line = |i: usize| {
-        let (left, right) = (left.get(i).map_or("", String::as_str), right.get(i).map_or("", String::as_str));
-        format!("{left:<wide$}{right}").trim_end().to_owned()
+        let line = |side: &'a [String]| side.get(i).map_or("", String::as_str);
+        format!("{}{}", text::left(line(left), wide), line(right)).trim_end().to_owned()
     };
     (0..left.len().max(right.len())).map(line).collect()
 }
@@ -92,8 +93,8 @@ fn blocks(grid: &Grid, notes: &mut Vec<String>) -> Option<Vec<String>> {
     let cell = |row: usize, column: usize| grid.cells.get(row * n + column);
     let fit = |column: usize| {
         let labels = (0..m).filter_map(|row| cell(row, column)).flat_map(|cell| &cell.lines);
-        let head = grid.columns.get(column).map_or(0, |band| band.label.chars().count());
-        labels.map(|line| line.chars().count()).max().unwrap_or(0).max(head) + 2
+        let head = grid.columns.get(column).map_or(0, |band| columns(&band.label));
+        labels.map(|line| columns(line)).max().unwrap_or(0).max(head) + 2
     };
     let tall = |row: usize| (0..n).filter_map(|column| cell(row, column)).map(|cell| cell.lines.len()).max();
     let (widths, wide) = scaled(&grid.columns, &(0..n).map(fit).collect::<Vec<_>>(), 12, GROWN.0);
@@ -105,7 +106,7 @@ fn blocks(grid: &Grid, notes: &mut Vec<String>) -> Option<Vec<String>> {
     if !(wide && high) {
         notes.push("blocks are not to scale: the smallest would be too small".to_owned());
     }
-    let margin = grid.rows.iter().map(|band| band.label.chars().count()).max().unwrap_or(0);
+    let margin = grid.rows.iter().map(|band| columns(&band.label)).max().unwrap_or(0);
     let margin = if margin == 0 { 0 } else { margin + 1 };
     let rule = |left: char, middle: char, right: char| {
         let mut line = " ".repeat(margin);
@@ -123,7 +124,7 @@ fn blocks(grid: &Grid, notes: &mut Vec<String>) -> Option<Vec<String>> {
     if grid.columns.iter().any(|band| !band.label.is_empty()) {
         let mut head = " ".repeat(margin + 1);
         for (band, width) in grid.columns.iter().zip(&widths) {
-            head.push_str(&format!("{:^width$} ", band.label));
+            head.push_str(&format!("{} ", middle(&band.label, *width)));
         }
         lines.push(head.trim_end().to_owned());
     }
@@ -135,12 +136,12 @@ fn blocks(grid: &Grid, notes: &mut Vec<String>) -> Option<Vec<String>> {
         let label = grid.rows.get(row).map_or("", |band| band.label.as_str());
         for line in 0..*height {
             let label = if line == (height - 1) / 2 { label } else { "" };
-            let mut text = format!("{label:<margin$}");
+            let mut text = left(label, margin);
             for (column, width) in widths.iter().enumerate() {
                 let words = cell(row, column).map_or(&[][..], |cell| &cell.lines);
                 let top = (height - words.len().min(*height)) / 2;
                 let word = line.checked_sub(top).and_then(|i| words.get(i)).map_or("", String::as_str);
-                text.push_str(&format!("│{word:^width$}"));
+                text.push_str(&format!("│{}", middle(word, *width)));
             }
             text.push('│');
             lines.push(text);

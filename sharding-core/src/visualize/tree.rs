@@ -1,7 +1,8 @@
 //! The tree: a level per mesh axis, a leaf per device.
 
-use super::panel::clean;
+use super::panel::name;
 use crate::DeviceMesh;
+use crate::text::{self, left};
 
 /// The lines of the tree; `words` are columns beside every leaf.
 pub(super) fn branches(mesh: &DeviceMesh, words: &dyn Fn(usize) -> Vec<String>) -> Vec<String> {
@@ -10,20 +11,20 @@ pub(super) fn branches(mesh: &DeviceMesh, words: &dyn Fn(usize) -> Vec<String>) 
     // Columns stand below each other.
     let columns = leaves.iter().map(|(_, words)| words.len()).max().unwrap_or(0);
     let stem =
-        leaves.iter().filter(|(_, words)| !words.is_empty()).map(|(stem, _)| stem.chars().count()).max();
+        leaves.iter().filter(|(_, words)| !words.is_empty()).map(|(stem, _)| text::columns(stem)).max();
     let mut widths = vec![0; columns];
     for (_, words) in &leaves {
         for (width, word) in widths.iter_mut().zip(words) {
-            *width = (*width).max(word.chars().count());
+            *width = (*width).max(text::columns(word));
         }
     }
     let line = |(label, words): &(String, Vec<String>)| {
         let mut line = label.clone();
         if !words.is_empty() {
-            line = format!("{line:<width$}", width = stem.unwrap_or(0));
+            line = left(&line, stem.unwrap_or(0));
         }
         for (word, width) in words.iter().zip(&widths) {
-            line.push_str(&format!("  {word:<width$}"));
+            line.push_str(&format!("  {}", left(word, *width)));
         }
         line.trim_end().to_owned()
     };
@@ -58,7 +59,7 @@ fn grow(
             (_, false) => (format!("{stem}├─ "), format!("{stem}│  ")),
             (_, true) => (format!("{stem}└─ "), format!("{stem}   ")),
         };
-        let label = format!("{branch}{}={i}", clean(mesh.axis_name(axis)));
+        let label = format!("{branch}{}={i}", name(mesh.axis_name(axis)));
         if is_last_axis {
             lines.push((label, leaf(position)));
         } else {
@@ -70,6 +71,6 @@ fn grow(
 
 /// `dp=0, tp=1`.
 pub(super) fn coordinate(mesh: &DeviceMesh, position: usize) -> String {
-    let one = |(axis, name): (usize, &str)| format!("{}={}", clean(name), mesh.coord(position, axis));
+    let one = |(axis, own): (usize, &str)| format!("{}={}", name(own), mesh.coord(position, axis));
     mesh.axis_names().enumerate().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -140,6 +140,42 @@ fn names_are_escaped() {
     assert!(text.contains(shown) && !text.contains('\u{0}'), "{text}");
 }
 
+/// Names that hide, turn or fill lines: they are cut, and what a terminal or browser would obey is replaced.
+#[test]
+fn hostile_names_take_no_line_and_turn_none() {
+    let long = "x".repeat(3000);
+    for name in [
+        long.as_str(),
+        "ab\u{202e}cd\u{2066}\u{200b}",
+        "a\u{2028}b\r\n\tc",
+        "日本語の軸の名前が長い場合".repeat(9).as_str(),
+    ] {
+        let mesh = mesh(&[2, 2], &[name, "tp"]);
+        let layout = lay(&[10, 7], &mesh, &[Sharded(1), Sharded(0)]);
+        let all: [(&str, &dyn Visualize); 2] = [(name, &mesh), ("layout", &layout)];
+        let picture = visualize(&all);
+        let text = picture.to_string();
+        // Two panels, side by side or one below the other.
+        assert!([13, 27].contains(&text.lines().count()), "{text}");
+        let widest = text.lines().map(crate::text::columns).max().unwrap();
+        assert!(widest <= 160, "{widest} columns in\n{text}");
+        for document in [text, picture.svg(), picture.html()] {
+            assert!(document.len() < 40_000, "{} bytes", document.len());
+            assert!(!document.contains(['\u{202e}', '\u{2066}', '\u{200b}', '\u{2028}', '\r', '\t']));
+        }
+    }
+    // Text of two columns a character keeps the borders below each other.
+    let text = visualize(&mesh(&[2, 2], &["数据", "張量"])).to_string();
+    let borders = |line: &str| {
+        line.char_indices()
+            .filter(|(_, c)| "┌├└│".contains(*c))
+            .map(|(at, _)| crate::text::columns(&line[..at]))
+            .next()
+    };
+    let firsts: Vec<usize> = text.lines().filter_map(borders).collect();
+    assert!(firsts.len() == 7 && firsts.iter().all(|first| *first == firsts[0]), "{firsts:?}\n{text}");
+}
+
 #[test]
 fn pages_need_nothing_from_outside() {
     let html = visualize(&[("x", &lay(&[10, 8], &grid(2, 2), &[Sharded(0), Place::PARTIAL]))]).html();
