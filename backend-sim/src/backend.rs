@@ -1,7 +1,7 @@
 //! The contract's methods, each handed to the file of its subject.
 
 use crate::collective::SimCollectives;
-use crate::device::Effort;
+use crate::device::{Effort, Flops};
 use crate::{
     Simulation, copy, device, dot, element, fused, gather, iota, map, memory, random, reduce, storage,
 };
@@ -71,18 +71,17 @@ impl Backend for SimBackend {
         for work in work {
             let output = work.outputs.first();
             let flops = match primitive {
-                Primitive::Map(expr) => map::flops(expr, output),
-                Primitive::Reduce(_) => reduce::flops(work.inputs),
-                Primitive::Dot => dot::flops(work.inputs, output),
-                Primitive::Gather(_) => gather::FLOPS,
-                Primitive::Copy(_) => copy::FLOPS,
-                Primitive::Iota(_) => iota::flops(output),
-                Primitive::Random(random) => random::flops(random, output),
+                Primitive::Map(expr) => Flops::others(map::flops(expr, output)),
+                Primitive::Reduce(_) => Flops::others(reduce::flops(work.inputs)),
+                Primitive::Dot => Flops::products(dot::flops(work.inputs, output)),
+                Primitive::Gather(_) => Flops::others(gather::FLOPS),
+                Primitive::Copy(_) => Flops::others(copy::FLOPS),
+                Primitive::Iota(_) => Flops::others(iota::flops(output)),
+                Primitive::Random(random) => Flops::others(random::flops(random, output)),
                 Primitive::Fused(op) => fused::flops(op, work.inputs, output),
-                _ => 0.0,
+                _ => Flops::others(0.0),
             };
             let effort = Effort {
-                product: element::is_product(primitive),
                 dtype: output.map_or(DType::F32, LocalArray::dtype),
                 flops,
                 bytes: match primitive {

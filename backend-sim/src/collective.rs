@@ -2,7 +2,7 @@
 
 use crate::{Simulation, device, storage};
 use sharding_core::backend::{Collectives, Exchange, LocalArrays, Step, StepKind, Support};
-use sharding_core::plan::{CostUnit, StepQuery, VolumeCost};
+use sharding_core::plan::VolumeCost;
 use sharding_core::{Error, ErrorKind, Result, TensorLayout, caller};
 use std::fmt;
 use std::panic::Location;
@@ -13,7 +13,7 @@ pub struct Line(pub &'static Location<'static>);
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.0.file(), self.0.line())
+        f.write_str(&sharding_core::trace::place(self.0))
     }
 }
 
@@ -85,7 +85,7 @@ impl Collectives for SimCollectives {
             axes: step.axis_names().map(str::to_owned).collect(),
             // By the volume price, whatever model planned it.
             bytes: step.price(&VolumeCost),
-            seconds: simulation.seconds_by(|cost| step.seconds(cost)),
+            seconds: simulation.seconds_by(|cost| step.price(cost)).map_err(|error| error.with_op(op))?,
             at: caller().map(|caller| Line(caller.at)),
             count: 1,
         });
@@ -95,32 +95,24 @@ impl Collectives for SimCollectives {
     fn exchange(&self, op: &'static str, exchange: &Exchange<'_>, _: &[LocalArrays]) -> Result<LocalArrays> {
         let (result, mesh) = (exchange.result, exchange.result.mesh());
         let mut made = LocalArrays::new();
-        let mut most = 0;
         for position in device::positions(mesh)?.iter() {
             let device = mesh.device(*position).ok_or_else(|| {
                 Error::new(ErrorKind::Internal, format!("{mesh} has no device {position}")).with_op(op)
             })?;
-            most = most.max(exchange.received(*position)?);
             let shape = result.local_shape(*position);
             made.push(storage::alloc(device, result.dtype(), &shape).map_err(|error| error.with_op(op))?);
         }
+        let most = exchange.most_received()?;
         let simulation = Simulation::current();
         note_uneven(&simulation, exchange.operands.iter().chain([result]));
-        let query = StepQuery {
-            kind: StepKind::Permute,
-            mesh,
-            axes: exchange.axes,
-            group: exchange.axes.iter().map(|axis| mesh.size(*axis)).product(),
-            bytes: result.bytes() as f64,
-            received: most as f64,
-        };
         simulation.count_collective(CollectiveUse {
             op,
             kind: StepKind::Permute,
             axes: exchange.axis_names().map(str::to_owned).collect(),
             bytes: most as f64,
             seconds: simulation
-                .seconds_by(|cost| (cost.unit() == CostUnit::Seconds).then(|| cost.step(&query))),
+                .seconds_by(|cost| exchange.price(cost, most))
+                .map_err(|error| error.with_op(op))?,
             at: caller().map(|caller| Line(caller.at)),
             count: 1,
         });

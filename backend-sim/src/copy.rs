@@ -1,6 +1,6 @@
 //! Copies: nothing moves but the counts, and who writes a shared array gets one of its own.
 
-use crate::device::Effort;
+use crate::device::{Effort, Flops};
 use crate::{Simulation, storage};
 use sharding_core::Result;
 use sharding_core::backend::{LocalArray, Move};
@@ -19,7 +19,7 @@ pub(crate) fn regions(moves: &mut [Move<'_>]) -> Result<()> {
     for one in moves {
         storage::own(one.into).map_err(|error| error.with_op(one.op))?;
         let bytes = 2.0 * one.pieces.iter().map(|(view, _)| view.bytes() as f64).sum::<f64>();
-        let effort = Effort { product: false, dtype: one.into.dtype(), flops: FLOPS, bytes };
+        let effort = Effort { dtype: one.into.dtype(), flops: Flops::others(FLOPS), bytes };
         simulation.count_kernel("copy", one.into.device(), effort);
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! The positions that stand for a mesh, and what every device held and did.
 
 use crate::collective::{CollectiveUse, same_collective};
-use sharding_core::backend::{MemoryUse, Positions, Storage};
-use sharding_core::plan::{CostModel, Roofline};
+use sharding_core::backend::{MemoryUse, Positions, Storage, guarded};
+use sharding_core::plan::{CostModel, CostUnit, Roofline};
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, caller};
 use std::any::Any;
 use std::cell::RefCell;
@@ -60,13 +60,32 @@ pub struct Machine {
     pub network: Arc<dyn CostModel>,
 }
 
+/// Floating-point operations of a kernel, by the units that do them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flops {
+    /// Those of matrix products.
+    pub(crate) products: f64,
+    /// All others.
+    pub(crate) others: f64,
+}
+
+impl Flops {
+    pub(crate) const fn products(products: f64) -> Self {
+        Self { products, others: 0.0 }
+    }
+    pub(crate) const fn others(others: f64) -> Self {
+        Self { products: 0.0, others }
+    }
+    fn all(self) -> f64 {
+        self.products + self.others
+    }
+}
+
 /// What one kernel does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
-    /// Whether it is a matrix product.
-    pub(crate) product: bool,
     pub(crate) dtype: DType,
-    pub(crate) flops: f64,
+    pub(crate) flops: Flops,
     /// Read and written.
     pub(crate) bytes: f64,
 }
@@ -351,9 +370,9 @@ impl Simulation {
     }
 
     pub(crate) fn count_kernel(&self, name: &'static str, device: Device, effort: Effort) {
-        let seconds = self
-            .machine()
-            .map(|machine| machine.device.seconds(effort.product, effort.dtype, effort.flops, effort.bytes));
+        let Effort { dtype, flops, bytes } = effort;
+        let seconds =
+            self.machine().map(|machine| machine.device.seconds(dtype, flops.products, flops.others, bytes));
         let uneven = caller().is_some_and(|caller| caller.uneven);
         let mut log = self.lock();
         log.timed |= seconds.is_some();
@@ -361,12 +380,12 @@ impl Simulation {
         log.uneven |= uneven && device.slot.max(device.ordinal) as usize >= ALL_POSITIONS;
         let kernel = log.kernels.entry(name).or_default();
         kernel.count += 1;
-        kernel.flops += effort.flops;
-        kernel.bytes += effort.bytes;
+        kernel.flops += flops.all();
+        kernel.bytes += bytes;
         kernel.seconds += seconds.unwrap_or(0.0);
         let one = log.devices.entry(device).or_default();
-        one.flops += effort.flops;
-        one.bytes += effort.bytes;
+        one.flops += flops.all();
+        one.bytes += bytes;
         one.seconds += seconds.unwrap_or(0.0);
     }
 
@@ -374,12 +393,21 @@ impl Simulation {
         self.lock().uneven = true;
     }
 
-    /// What the machine's network, else the cost model of the scope, says of a collective.
-    pub(crate) fn seconds_by(&self, price: impl Fn(&dyn CostModel) -> Option<f64>) -> Option<f64> {
-        match self.machine() {
-            Some(machine) => price(&*machine.network),
-            None => price(Scope::current().cost()),
+    /// What the machine's network, else the cost model of the scope, says of a collective, if it says seconds.
+    pub(crate) fn seconds_by(&self, price: impl Fn(&dyn CostModel) -> f64) -> Result<Option<f64>> {
+        let scope = Scope::current();
+        let model = self.machine().map_or_else(|| scope.cost(), |machine| &*machine.network);
+        // Models are foreign code.
+        let asked = || Ok((model.unit() == CostUnit::Seconds).then(|| price(model)));
+        let seconds = guarded("the cost model", asked)?;
+        if seconds.is_some_and(|seconds| seconds.is_nan() || seconds < 0.0) {
+            return Err(Error::new(
+                ErrorKind::Argument,
+                format!("{model:?} gives a collective {} seconds", seconds.unwrap_or(f64::NAN)),
+            )
+            .with_fix("let CostModel::step give numbers that are not negative"));
         }
+        Ok(seconds)
     }
 
     pub(crate) fn count_collective(&self, collective: CollectiveUse) {

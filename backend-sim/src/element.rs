@@ -23,11 +23,6 @@ pub(crate) fn kernel_name(primitive: &Primitive) -> &'static str {
     }
 }
 
-/// Whether it runs on the units for matrix products.
-pub(crate) fn is_product(primitive: &Primitive) -> bool {
-    matches!(primitive, Primitive::Dot | Primitive::Fused(FusedOp::Linear))
-}
-
 /// All inputs are read once and all outputs written. What an input repeats is read once: a row that is broadcast has the
 /// bytes of its storage.
 pub(crate) fn bytes(inputs: &[&LocalArray], outputs: &[LocalArray]) -> f64 {

@@ -15,14 +15,19 @@ fn mesh(sizes: &[usize]) -> DeviceMesh {
 }
 
 /// A call's operands, placed.
-struct Placed<'a> {
+pub(crate) struct Placed<'a> {
     def: &'static OpDef,
     case: &'a Case,
     tensors: Vec<Tensor>,
 }
 
 impl<'a> Placed<'a> {
-    fn new(def: &'static OpDef, case: &'a Case, mesh: &DeviceMesh, random: Option<&mut Random>) -> Self {
+    pub(crate) fn new(
+        def: &'static OpDef,
+        case: &'a Case,
+        mesh: &DeviceMesh,
+        random: Option<&mut Random>,
+    ) -> Self {
         let whole = DeviceMapping::replicated(mesh);
         let mut random = random;
         let tensors = case.operands.iter().enumerate().map(|(i, operand)| {
@@ -66,6 +71,16 @@ impl<'a> Placed<'a> {
     fn plan(&self, scope: &Scope) -> Result<Arc<CallPlan>> {
         let plan = || self.with(|operands| plan_call(self.def, operands, &*self.case.args));
         Ok(scope.clone().enter(plan)?.0)
+    }
+
+    /// Layouts of the results, then of what was written.
+    #[cfg(feature = "sim")]
+    pub(crate) fn layouts(&self, scope: &Scope) -> Result<Vec<TensorLayout>> {
+        let run = || self.with(|operands| dispatch_dyn(self.def, operands, &*self.case.args));
+        let (results, buffers) = scope.clone().enter(run)?;
+        let mut all = results.all();
+        all.extend(buffers.iter().map(TensorBuffer::to_tensor));
+        Ok(all.iter().map(|x| x.layout().clone()).collect())
     }
 
     /// Results, then what was written.
