@@ -16,6 +16,13 @@ pub struct Fabric {
     pub source: &'static str,
 }
 
+/// NVLink of the third generation, as between the A100 of one server: 600 GB/s for both directions together.
+pub const NVLINK_3: Fabric = Fabric {
+    name: "NVLink 3",
+    link: Link::new(0.6e-6, 300e9),
+    source: "bandwidth: NVIDIA A100 data sheet, 600 GB/s of both directions; latency: NCCL 2.20 src/graph/tuning.cc, hwLat of NVLink, ring, LL",
+};
+
 /// NVLink of the fourth generation, as between the H100 of one server: 900 GB/s for both directions together.
 pub const NVLINK_4: Fabric = Fabric {
     name: "NVLink 4",
@@ -28,6 +35,13 @@ pub const NVLINK_5: Fabric = Fabric {
     name: "NVLink 5",
     link: Link::new(0.6e-6, 900e9),
     source: "bandwidth: NVIDIA Blackwell architecture brief, 1.8 TB/s of both directions; latency: NCCL 2.20 src/graph/tuning.cc, hwLat of NVLink, ring, LL (no figure of its own is published there)",
+};
+
+/// InfiniBand HDR, one port of four lanes: 200 Gbit/s each way.
+pub const INFINIBAND_HDR: Fabric = Fabric {
+    name: "InfiniBand HDR",
+    link: Link::new(2.7e-6, 25e9),
+    source: "bandwidth: NVIDIA ConnectX-6 data sheet, 200 Gbit/s; latency: NCCL 2.20 src/graph/tuning.cc, hwLat of the network, ring, LL",
 };
 
 /// InfiniBand NDR, one port of four lanes: 400 Gbit/s each way.
@@ -66,4 +80,34 @@ pub const HOST_MEMORY: Fabric = Fabric {
 };
 
 /// All of them.
-pub const ALL: [Fabric; 7] = [NVLINK_4, NVLINK_5, INFINIBAND_NDR, PCIE_4, PCIE_5, ETHERNET_100G, HOST_MEMORY];
+pub const ALL: [Fabric; 9] = [
+    NVLINK_3,
+    NVLINK_4,
+    NVLINK_5,
+    INFINIBAND_HDR,
+    INFINIBAND_NDR,
+    PCIE_4,
+    PCIE_5,
+    ETHERNET_100G,
+    HOST_MEMORY,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_a_name_figures_and_where_they_come_from() {
+        for (i, fabric) in ALL.iter().enumerate() {
+            assert!(fabric.link.is_valid() && fabric.link.seconds_per_byte > 0.0, "{fabric:?}");
+            assert!(
+                fabric.source.contains("bandwidth: ") && fabric.source.contains("latency: "),
+                "{fabric:?}"
+            );
+            assert!(ALL.iter().skip(i + 1).all(|other| other.name != fabric.name), "{fabric:?}");
+        }
+        // 16 lanes of 32 GT/s are 63.0 GB/s, four lanes of NDR 50.
+        assert!((1.0 / PCIE_5.link.seconds_per_byte / 63.015e9 - 1.0).abs() < 1e-4);
+        assert!((1.0 / INFINIBAND_NDR.link.seconds_per_byte / 50e9 - 1.0).abs() < 1e-12);
+    }
+}

@@ -54,8 +54,10 @@ fn hex(digest: u64) -> String {
 }
 
 fn damaged(what: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::File, format!("a cost model is damaged: {what}"))
-        .with_fix("measure again: calibrate(&mesh)?.write(&path, &mesh)?")
+    Error::new(ErrorKind::File, format!("a cost model is damaged: {what}")).with_fix(
+        "measure again: calibrate(&mesh)?.write(&path, &mesh)?; figures of your own belong into the program: \
+             AlphaBetaCost::new(link)?.with_axis(\"tp\", other)?",
+    )
 }
 
 impl AlphaBetaCost {

@@ -114,3 +114,26 @@ fn a_last_axis_without_a_row_ends_the_search() {
     // All of them would be a million questions.
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
+
+/// As many mesh axes as there can be: what is asked and priced is bounded, and what comes of it is still not dearer.
+#[test]
+fn eight_mesh_axes_end_in_time() {
+    let rows = "R,R->R; S0,R->S0; R,S1->S1; S1,S0->P; P,R->P; R,P->P";
+    for (sizes, left, right) in [
+        ([2; 8], "S0,S1,R,S0,S1,R,S0,S1", "S1,S0,P,R,S1,S0,P,R"),
+        ([4; 8], "S1,R,S0,S1,R,S0,S1,R", "P,R,S1,S0,P,R,S1,S0"),
+        ([1, 2, 1, 3, 1, 2, 1, 5], "S0,S0,S0,S0,R,R,R,R", "S0,S0,S0,S0,S1,S1,S1,S1"),
+        ([1; 8], "S0,S1,R,S0,S1,R,S0,S1", "S1,S0,P,R,S1,S0,P,R"),
+    ] {
+        let operands = format!("[1048576, 1048576] {left} | [1048576, 1048576] {right}");
+        let call = Call::new(&sizes, &operands, rows);
+        for cost in models() {
+            let dear = planned(&call, &*cost, PlannerKind::PerAxis).unwrap().1.unwrap();
+            let start = std::time::Instant::now();
+            let cheap = planned(&call, &*cost, PlannerKind::Joint).unwrap().1.unwrap();
+            // Under a second where nothing else runs; all combinations would take hours.
+            assert!(start.elapsed().as_secs() < 30, "{sizes:?}: {:?}", start.elapsed());
+            assert!(cheap <= dear * (1.0 + 1e-9), "{sizes:?}: {cheap}, axis by axis {dear}");
+        }
+    }
+}
