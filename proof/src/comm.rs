@@ -90,8 +90,14 @@ fn differences(known: &str, now: &str) -> Vec<String> {
     let sections = |text: &str| -> Vec<(String, Vec<String>)> {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            match (line.starts_with('['), all.last_mut()) {
-                (false, Some((_, lines))) => lines.push(line.to_owned()),
+            let known = all.iter().position(|(name, _)| name == line);
+            match (line.starts_with('['), known, all.last_mut()) {
+                (false, _, Some((_, lines))) => lines.push(line.to_owned()),
+                // A program that is there twice has the lines of both.
+                (true, Some(known), _) => {
+                    let twice = all.remove(known);
+                    all.push(twice);
+                }
                 _ => all.push((line.to_owned(), Vec::new())),
             }
         }
@@ -146,6 +152,11 @@ mod tests {
         assert!(locked.contains("[one]\n2 x all_gather(tp) 48 bytes for transfer_to\n"), "{locked}");
         assert!(locked.ends_with("[idle]\nnothing\n"), "{locked}");
         assert_eq!(differences(&locked, &locked), Vec::<String>::new());
+        let twice = format!("{locked}\n[one]\n9 x all_gather(tp) 1 bytes for transfer_to\n");
+        assert_eq!(
+            differences(&twice, &locked),
+            ["[one]", "  locked: 9 x all_gather(tp) 1 bytes for transfer_to"]
+        );
         let more = text(&[("one", || gathers(3)), ("two", || Ok(()))]).unwrap();
         assert_eq!(
             differences(&locked, &more),

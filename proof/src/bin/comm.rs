@@ -1,6 +1,12 @@
 //! Behind `cargo xtask comm`: what the examples move, computed on simulated devices.
 
 #[allow(dead_code, unreachable_pub, reason = "the example's own main is not called")]
+#[path = "../../../examples/manual.rs"]
+mod manual;
+#[allow(dead_code, unreachable_pub, reason = "the example's own main is not called")]
+#[path = "../../../examples/plan_llm.rs"]
+mod plan_llm;
+#[allow(dead_code, unreachable_pub, reason = "the example's own main is not called")]
 #[path = "../../../examples/quickstart.rs"]
 mod quickstart;
 #[allow(
@@ -20,6 +26,7 @@ use proof::comm::Program;
 use sharding_ops::nn::{NamedTensors, Parallel};
 use sharding_ops::{
     BackendKind, DType, DeviceMapping, DeviceMesh, Error, ErrorKind, Place, Result, Tensor, TensorMeta, full,
+    matmul,
 };
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -30,6 +37,14 @@ fn quickstart_over(devices: usize) -> Result<()> {
     quickstart::product(&a, &b)?;
     quickstart::sum_of_squares(&a)?;
     Ok(())
+}
+
+/// The ring that is written by hand, and the product that the planner makes.
+fn manual_over(devices: usize) -> Result<()> {
+    let mesh = DeviceMesh::simulated(BackendKind::SIM, [devices], ["x"])?;
+    let (a, w) = manual::operands(&mesh)?;
+    manual::ring_matmul(&mesh)?.call([&a, &w])?;
+    matmul(&a, &w).map(drop)
 }
 
 /// The sizes of all-MiniLM-L6-v2.
@@ -77,11 +92,16 @@ fn encoder_over(dp: usize, tp: usize) -> Result<()> {
     pool(&model.forward(&batch)?, &batch.share).map(drop)
 }
 
-const PROGRAMS: [Program; 5] = [
+const PROGRAMS: [Program; 8] = [
     ("quickstart tp=2", || quickstart_over(2)),
     ("quickstart tp=8", || quickstart_over(8)),
     ("encoder dp=1 tp=2", || encoder_over(1, 2)),
     ("encoder dp=2 tp=4", || encoder_over(2, 4)),
+    ("manual x=4", || manual_over(4)),
+    ("plan_llm dp=64 tp=8", || {
+        plan_llm::simulate(64, 8, plan_llm::LAYERS, plan_llm::KEY_VALUE_HEADS).map(drop)
+    }),
+    ("plan_llm dp=4096 tp=16", || plan_llm::simulate(4096, 16, plan_llm::LAYERS, 16).map(drop)),
     ("visualize dp=2 tp=2", || visualize::pictures(BackendKind::SIM).map(drop)),
 ];
 
