@@ -30,6 +30,8 @@ struct Driver {
     /// A script in `proof/peers`.
     script: &'static str,
     arguments: &'static [&'static str],
+    /// The module that it needs.
+    module: &'static str,
     /// The beginnings of the names of its work: what does none of the work asked for is not started.
     work: &'static [&'static str],
 }
@@ -44,6 +46,7 @@ const DRIVERS: [Driver; 6] = [
     Driver {
         script: "with_jax.py",
         arguments: &[],
+        module: "jax",
         work: &["dispatch/", "elementwise/", "redistribute/", "matmul/", "attention/"],
     },
 ];
@@ -52,6 +55,7 @@ const DRIVERS: [Driver; 6] = [
 const MAX: Driver = Driver {
     script: "with_max.py",
     arguments: &[],
+    module: "max",
     work: &["dispatch/", "elementwise/", "plan/", "redistribute/", "matmul/"],
 };
 
@@ -59,7 +63,7 @@ const DISPATCH: &[&str] = &["dispatch/", "elementwise/20/4KiB", "plan/"];
 const MOVING: &[&str] = &["elementwise/20/1MiB", "redistribute/"];
 
 const fn torch(arguments: &'static [&'static str], work: &'static [&'static str]) -> Driver {
-    Driver { script: "with_torch.py", arguments, work }
+    Driver { script: "with_torch.py", arguments, module: "torch", work }
 }
 
 impl Driver {
@@ -85,12 +89,16 @@ struct Args {
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let args = parse(arguments)?;
     let python = venv::python(args.venv.as_deref(), args.max)?;
+    let drivers = DRIVERS.into_iter().chain(args.max.then_some(MAX));
+    let drivers: Vec<Driver> = drivers.filter(|driver| driver.does(&args.names)).collect();
+    let mut modules: Vec<&str> = drivers.iter().map(|driver| driver.module).collect();
+    modules.dedup();
+    venv::check(&python, &modules)?;
     // Built before anybody measures: a compiler would disturb them.
     run::check(&mut run::cargo(["build", "--release", "-p", "proof", "--bin", "bench"]))?;
     let mut ours = Worker::start(run::proof("bench").arg("--serve"))?.ready()?;
-    let drivers = DRIVERS.into_iter().chain(args.max.then_some(MAX));
     // All load at once, which takes them seconds.
-    let starting = drivers.filter(|driver| driver.does(&args.names)).map(|driver| {
+    let starting = drivers.iter().map(|driver| {
         // `-B`: Python keeps nothing compiled in the source tree.
         let script = venv::directory().join(driver.script);
         Worker::start(Command::new(&python).arg("-B").arg(script).args(driver.arguments))

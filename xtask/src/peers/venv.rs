@@ -23,7 +23,8 @@ pub(super) fn python(given: Option<&Path>, max: bool) -> Result<PathBuf> {
     }
     let dir = run::root().join("target").join("peers");
     let python = interpreter(&dir);
-    if !python.is_file() {
+    // One whose making was interrupted has an interpreter and nothing to install with.
+    if !python.is_file() || !has(&python, "pip") {
         run::check(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
     }
     let lists = ["requirements.txt"].into_iter().chain(max.then_some("requirements-max.txt"));
@@ -34,6 +35,27 @@ pub(super) fn python(given: Option<&Path>, max: bool) -> Result<PathBuf> {
     }
     run::check(&mut pip)?;
     Ok(python)
+}
+
+/// Whether the interpreter finds a module.
+fn has(python: &Path, module: &str) -> bool {
+    let find = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)";
+    Command::new(python).args(["-c", find, module]).status().is_ok_and(|status| status.success())
+}
+
+/// Says which of these modules an environment lacks, and how to install them.
+pub(super) fn check(python: &Path, modules: &[&str]) -> Result<()> {
+    let missing: Vec<&str> = modules.iter().copied().filter(|module| !has(python, module)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "{} does not find {}: install what proof/peers/requirements.txt (for MAX requirements-max.txt) lists, or leave \
+         --venv out to have an environment made",
+        python.display(),
+        missing.join(", ")
+    )
+    .into())
 }
 
 fn interpreter(dir: &Path) -> PathBuf {
@@ -53,5 +75,17 @@ mod tests {
             let packages = text.lines().filter(|line| !line.starts_with('#'));
             assert!(packages.into_iter().all(|line| line.contains("==")), "{list} pins every version");
         }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let python = Path::new("python3");
+        if !has(python, "json") {
+            println!("SKIPPED: no python3");
+            return;
+        }
+        assert!(check(python, &["json", "sys"]).is_ok());
+        let error = check(python, &["json", "no_such_module_1", "no_such_module_2"]).unwrap_err().to_string();
+        assert!(error.contains("does not find no_such_module_1, no_such_module_2: install"), "{error}");
     }
 }
