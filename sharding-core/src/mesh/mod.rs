@@ -14,7 +14,7 @@ pub use make::make_mesh;
 use crate::{BackendKind, Device, Error, ErrorKind, Result, bail};
 use axis_type::AxisTypes;
 use check::{check_devices, checked_names, checked_size};
-use device_list::DeviceList;
+use device_list::{DeviceList, Listed};
 use grid::Grid;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
@@ -241,7 +241,7 @@ impl DeviceMesh {
     pub fn is_multi_process(&self) -> bool {
         match &self.inner.devices {
             DeviceList::Slots { .. } | DeviceList::Ordinals { .. } => false,
-            DeviceList::List(devices) => {
+            DeviceList::List(Listed { devices, .. }) => {
                 devices.iter().any(|device| Some(device.process) != devices.first().map(|d| d.process))
             }
         }
@@ -252,8 +252,8 @@ impl DeviceMesh {
             (Some(a), Some(b)) => match &self.inner.devices {
                 DeviceList::Slots { .. } => true,
                 DeviceList::Ordinals { .. } => false,
-                DeviceList::List(devices) => {
-                    a.same_ordinal(b) || devices.iter().skip(1).any(|d| d.same_ordinal(a))
+                DeviceList::List(listed) => {
+                    a.same_ordinal(b) || listed.devices.iter().skip(1).any(|d| d.same_ordinal(a))
                 }
             },
             _ => false,
@@ -275,7 +275,7 @@ impl DeviceMesh {
             DeviceList::Ordinals { first } => {
                 distance(*first, device.ordinal, first.ordinal, Device { ordinal: first.ordinal, ..device })
             }
-            DeviceList::List(devices) => devices.iter().position(|other| *other == device),
+            DeviceList::List(listed) => listed.position_of(device),
         };
         position.filter(|position| *position < self.num_devices())
     }

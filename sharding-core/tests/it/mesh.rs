@@ -28,6 +28,9 @@ fn a_mesh_has_the_callers_devices_in_the_callers_order() {
     for (position, device) in devices.iter().enumerate() {
         assert_eq!(mesh.position_of(*device), Some(position));
     }
+    for other in [Device::cpu().with_slot(8), Device::new(BackendKind::SIM, 0).with_slot(3)] {
+        assert_eq!(mesh.position_of(other), None);
+    }
 }
 
 #[test]
