@@ -9,8 +9,9 @@
 //!   the cuts nest (10 rows are 5, 5 over 2 devices but 3, 3, 2, 2 over 2x2: one row crosses). Where they do not, the
 //!   rows at the boundaries are permuted.
 //! * On the way a mesh axis wears its source placement, Replicated, or its target placement, and no device holds more than
-//!   the larger of what it holds before and after. One exception: where cuts are uneven, axes may be Replicated beside
-//!   one on which source or target hold the whole, as prices of collectives count fractions of an index.
+//!   the most that one holds before or after. One exception: where cuts are uneven, prices of collectives count fractions of
+//!   an index and those of exchanges whole ones, so that under the volume model every program within that bound may cost more
+//!   than combining, gathering and slicing one after the other. Then the bound is doubled until one costs no more.
 //! * Where parts are combined, a mesh axis that changes may go by a split of another tensor axis. One that stays Replicated
 //!   is left alone: its replicas could share the work of a reduction, for fewer bytes in more steps.
 
@@ -22,6 +23,7 @@ mod mesh_move;
 mod overlap;
 mod price;
 mod program;
+mod reference;
 mod run;
 mod search;
 mod state;

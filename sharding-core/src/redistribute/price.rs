@@ -3,9 +3,9 @@
 use super::axis_set::{AxisSet, Sizes};
 use super::mesh_move;
 use super::overlap::{common, total};
-use super::state::{Problem, View};
+use super::state::{Foreign, Problem, View};
 use crate::backend::{Step, StepKind};
-use crate::placement::{Interned, Ranges};
+use crate::placement::Ranges;
 use crate::plan::{CostModel, CostUnit, StepQuery, VolumeCost};
 use crate::split::balanced;
 use crate::{DeviceMesh, Error, ErrorKind, MAX_MESH_AXES, Result};
@@ -140,7 +140,7 @@ fn changed(problem: &Problem<'_>, old: &View, new: &View) -> SmallVec<[usize; 4]
         old.splits.get(*split) != new.splits.get(*split)
             || match (problem.custom(old, *split), problem.custom(new, *split)) {
                 (None, None) => false,
-                (Some(a), Some(b)) => !std::ptr::eq(a, b),
+                (Some(a), Some(b)) => !std::ptr::eq(a.interned, b.interned),
                 _ => true,
             }
     };
@@ -152,7 +152,7 @@ struct Side {
     axes: AxisSet,
     ways: usize,
     extent: usize,
-    custom: Option<&'static Interned>,
+    custom: Option<Foreign>,
 }
 
 impl Side {
@@ -172,7 +172,7 @@ impl Side {
             part = part * sizes.get(axis) + coords.get(axis).copied().unwrap_or(0);
         }
         match self.custom {
-            Some(custom) => custom.placement().ranges(self.extent, self.ways, part),
+            Some(custom) => custom.interned.placement().ranges(self.extent, self.ways, part),
             None => smallvec![balanced(self.extent, self.ways, part)],
         }
     }

@@ -5,6 +5,7 @@
 use super::axis_set::AxisSet;
 use super::mesh_move;
 use super::price::{Pricing, checked};
+use super::reference;
 use super::state::{Code, Problem, Toward, View};
 use crate::backend::StepKind;
 use crate::plan::{CostModel, StepQuery, VolumeCost};
@@ -25,7 +26,9 @@ pub(super) struct Hop {
 
 pub(super) type Path = SmallVec<[Hop; 4]>;
 
-/// The cheapest path; `None` if there is none. Among equal prices the one of fewest steps.
+/// The cheapest path on which no device holds more than before or after; `None` if there is none. Among equal prices the
+/// one of fewest steps. Where that bound makes it dearer than [`reference::price`], the least multiple by a power of two
+/// with which it is not.
 pub(super) fn cheapest(problem: &Problem<'_>, cost: &dyn CostModel) -> Result<Option<Path>> {
     let other_mesh = problem.source.mesh() != problem.target.mesh();
     if !other_mesh {
@@ -36,9 +39,21 @@ pub(super) fn cheapest(problem: &Problem<'_>, cost: &dyn CostModel) -> Result<Op
             return Ok(Some(Path::from_iter([hop])));
         }
     }
-    let mut search = Search::new(problem, cost, other_mesh);
-    search.run()?;
-    Ok(search.path())
+    let pricing = Pricing { cost, bytes: problem.source.bytes() as f64 };
+    let most = if cost.key() == VolumeCost.key() { reference::price(problem, &pricing) } else { None };
+    // What a device may hold on the way: at first no more than before or after.
+    let mut limit = problem.limit;
+    loop {
+        let mut search = Search::new(problem, cost, other_mesh, limit);
+        search.run()?;
+        let path = search.path();
+        let price = path.iter().flatten().map(|hop| hop.cost).sum::<f64>();
+        let dear = most.is_some_and(|most| price > most * (1.0 + 1e-9));
+        if (path.is_some() && !dear) || limit >= problem.whole() {
+            return Ok(path);
+        }
+        limit = (limit * 2.0).max(1.0);
+    }
 }
 
 /// The one step that does it all, where no other path can be cheaper: all axes change by one kind of collective, and
@@ -70,7 +85,7 @@ fn at_once(problem: &Problem<'_>, cost: &dyn CostModel) -> Option<Hop> {
     } else {
         return None;
     };
-    if !legal || next.code != problem.goal || !problem.allowed(&next) {
+    if !legal || next.code != problem.goal || !problem.is_mapping(&next) {
         return None;
     }
     let pricing = Pricing { cost, bytes: problem.source.bytes() as f64 };
@@ -113,6 +128,8 @@ struct Node {
 struct Search<'a> {
     problem: &'a Problem<'a>,
     pricing: Pricing<'a>,
+    /// The most elements that a device may hold on the way.
+    limit: f64,
     /// The number of states on one mesh.
     layer: u32,
     other_mesh: bool,
@@ -125,7 +142,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(problem: &'a Problem<'a>, cost: &'a dyn CostModel, other_mesh: bool) -> Self {
+    fn new(problem: &'a Problem<'a>, cost: &'a dyn CostModel, other_mesh: bool, limit: f64) -> Self {
         let layer = 1_u32 << (2 * problem.movers.len());
         let unknown = Node {
             key: f64::INFINITY,
@@ -139,6 +156,7 @@ impl<'a> Search<'a> {
         Self {
             problem,
             pricing: Pricing { cost, bytes },
+            limit,
             layer,
             other_mesh,
             nodes: vec![unknown; layer as usize * (1 + usize::from(other_mesh))],
@@ -256,7 +274,7 @@ impl<'a> Search<'a> {
         let by_collective = (joined && problem.within(view, &next, axes))
             || (axes.is_within(choices.all_to_all) && problem.within(view, &next, axes))
             || problem.within(view, &next, AxisSet::EMPTY) && axes.is_within(choices.local_slice);
-        if by_collective || self.cannot_improve(at, &next) {
+        if by_collective || self.cannot_improve(at, &next) || !self.allowed(&next) {
             return;
         }
         let group = problem.widened(view, &next, axes);
@@ -294,8 +312,13 @@ impl<'a> Search<'a> {
         key >= self.key(self.goal()) || key >= self.key(at / self.layer * self.layer + u32::from(next.code.0))
     }
 
+    /// Whether a state is one that a mapping can have and that holds no more than it may.
+    fn allowed(&self, view: &View) -> bool {
+        self.problem.is_mapping(view) && self.problem.held(view) <= self.limit
+    }
+
     fn relax(&mut self, at: u32, view: &View, next: &View, kind: StepKind, group: AxisSet, received: f64) {
-        if self.cannot_improve(at, next) || !self.problem.allowed(next) {
+        if self.cannot_improve(at, next) || !self.allowed(next) {
             return;
         }
         self.relax_to(at, at / self.layer * self.layer + u32::from(next.code.0), view, kind, group, received);

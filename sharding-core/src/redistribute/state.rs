@@ -18,6 +18,24 @@ const MAX_SPLIT: usize = 2 * MAX_MESH_AXES;
 /// Which mesh axes split each tensor axis that any placement names.
 pub(super) type Splits = [AxisSet; MAX_SPLIT];
 
+/// A placement of the open trait on the mesh axis that has it.
+#[derive(Clone, Copy)]
+pub(super) struct Foreign {
+    pub(super) interned: &'static Interned,
+    /// The most indices that a device holds.
+    most: usize,
+}
+
+impl Foreign {
+    fn new(interned: &'static Interned, extent: usize, ways: usize) -> Self {
+        let size =
+            |part| interned.placement().ranges(extent, ways, part).iter().map(|range| range.len()).sum();
+        // Enough to prune by: beyond that many parts the whole stands for the largest.
+        let most = if ways > MAX_PARTS { extent } else { (0..ways).map(size).max().unwrap_or(0) };
+        Self { interned, most }
+    }
+}
+
 /// What a placement does, for the search.
 #[derive(Clone, Copy)]
 pub(super) enum Slot {
@@ -25,7 +43,7 @@ pub(super) enum Slot {
     /// Splits tensor axis number `split` (of [`Problem::splits`]).
     Local {
         split: usize,
-        custom: Option<&'static Interned>,
+        custom: Option<Foreign>,
     },
     Partial(ReduceOp),
     /// Stays as it is: Unknown, or a placement without a tensor axis.
@@ -136,20 +154,16 @@ pub(super) struct Problem<'a> {
     /// Mesh axes that stay, by what they split.
     pinned: Splits,
     /// Custom placements that stay, by mesh axis.
-    customs: SmallVec<[(usize, &'static Interned); 1]>,
+    customs: SmallVec<[(usize, Foreign); 1]>,
     any_custom: bool,
-    source_op: Option<ReduceOp>,
+    pub(super) source_op: Option<ReduceOp>,
     pub(super) target_op: Option<ReduceOp>,
     pub(super) start: Code,
     pub(super) goal: Code,
     /// The mesh axes that hang together through tensor axes that they split before or after.
     components: SmallVec<[AxisSet; 4]>,
-    /// Where cuts are uneven, the mesh axes that hang together with one on which devices hold the whole before or after:
-    /// they may be Replicated on the way. (Prices of collectives count fractions of an index, exchanges of ranges whole
-    /// ones, so that gathering may be the only program that is not dearer than another system's.)
-    relaxed: AxisSet,
     /// The most elements that a device holds before or after.
-    limit: f64,
+    pub(super) limit: f64,
 }
 
 impl<'a> Problem<'a> {
@@ -171,7 +185,6 @@ impl<'a> Problem<'a> {
             start: Code::default(),
             goal: Code::default(),
             components: SmallVec::new(),
-            relaxed: AxisSet::EMPTY,
             limit: 0.0,
         };
         // The mesh axes of each tensor axis, before or after; and the tensor axes that change.
@@ -222,20 +235,6 @@ impl<'a> Problem<'a> {
         problem.plan_detours();
         problem.join(&named);
         let ends = [problem.view(problem.start), problem.view(problem.goal)];
-        let uneven = ends.iter().any(|end| {
-            problem
-                .splits
-                .iter()
-                .zip(&end.splits)
-                .any(|(split, set)| split.extent % problem.sizes.ways(*set) != 0)
-        });
-        for mover in problem.movers.iter().filter(|_| uneven || problem.any_custom) {
-            let local = |station| matches!(mover.slot(station), Slot::Local { .. });
-            if !local(Station::Source) || !local(Station::Target) {
-                let parts = problem.components.iter().filter(|set| set.contains(mover.axis));
-                problem.relaxed = parts.fold(problem.relaxed, |all, set| all.or(*set));
-            }
-        }
         problem.limit = ends.iter().map(|end| problem.held(end)).fold(0.0, f64::max);
         problem
     }
@@ -293,12 +292,16 @@ impl<'a> Problem<'a> {
             Place::Unknown => Slot::Fixed,
             Place::Sharded(_) | Place::Custom(_) => {
                 let Some(axis) = place.tensor_axis() else { return Slot::Fixed };
-                let custom = if let Place::Custom(custom) = place { Some(custom) } else { None };
+                let extent = self.source.shape().extent(axis);
+                let custom = match place {
+                    Place::Custom(custom) => Some(Foreign::new(custom, extent, self.sizes.get(mesh_axis))),
+                    _ => None,
+                };
                 self.any_custom |= custom.is_some();
                 let known = self.splits.iter().position(|split| split.axis == axis);
                 let split = known.unwrap_or(self.splits.len());
                 if known.is_none() {
-                    self.splits.push(Split { axis, extent: self.source.shape().extent(axis) });
+                    self.splits.push(Split { axis, extent });
                 }
                 Slot::Local { split, custom }
             }
@@ -407,8 +410,8 @@ impl<'a> Problem<'a> {
         parts.filter(move |set| !set.is_empty() && *set != all).chain(Some(all).filter(|all| !all.is_empty()))
     }
 
-    /// Whether a state is one that a mapping can have and that holds no more than it may.
-    pub(super) fn allowed(&self, view: &View) -> bool {
+    /// Whether a state is one that a mapping can have.
+    pub(super) fn is_mapping(&self, view: &View) -> bool {
         if self.source_op.is_some() && self.target_op.is_some() && self.source_op != self.target_op {
             let op = |op: Option<ReduceOp>| {
                 self.movers.iter().enumerate().any(|(index, mover)| {
@@ -419,22 +422,22 @@ impl<'a> Problem<'a> {
                 return false;
             }
         }
-        if self.any_custom {
-            let shared = |(split, set): (usize, &AxisSet)| set.len() > 1 && self.is_custom(view, split);
-            if view.splits.iter().enumerate().any(shared) {
-                return false;
-            }
-        }
-        // Only a mesh axis that splits nothing can make a device hold more than before and after.
-        let whole = |(index, mover): (usize, &Mover)| {
-            !matches!(mover.slot(view.code.station(index)), Slot::Local { .. })
-                && !self.relaxed.contains(mover.axis)
-        };
-        !self.movers.iter().enumerate().any(whole) || self.held(view) <= self.limit
+        let shared = |(split, set): (usize, &AxisSet)| set.len() > 1 && self.is_custom(view, split);
+        !self.any_custom || !view.splits.iter().enumerate().any(shared)
+    }
+
+    /// Whether any placement, before or after, is one of the open trait.
+    pub(super) fn any_custom(&self) -> bool {
+        self.any_custom
+    }
+
+    /// The elements of the whole, as far as any placement splits it.
+    pub(super) fn whole(&self) -> f64 {
+        self.splits.iter().map(|split| split.extent as f64).product()
     }
 
     /// The custom placement that splits a tensor axis.
-    pub(super) fn custom(&self, view: &View, split: usize) -> Option<&'static Interned> {
+    pub(super) fn custom(&self, view: &View, split: usize) -> Option<Foreign> {
         if !self.any_custom {
             return None;
         }
@@ -457,20 +460,14 @@ impl<'a> Problem<'a> {
     pub(super) fn held_of(&self, view: &View, split: usize) -> usize {
         let Some(extent) = self.splits.get(split).map(|split| split.extent) else { return 1 };
         let set = view.splits.get(split).copied().unwrap_or_default();
-        let ways = self.sizes.ways(set);
         match self.custom(view, split) {
-            None => extent.div_ceil(ways),
-            // Enough to prune by: beyond that many parts the whole stands for the largest.
-            Some(_) if ways > MAX_PARTS => extent,
-            Some(custom) => {
-                let size = |part| custom.placement().ranges(extent, ways, part).iter().map(|r| r.len()).sum();
-                (0..ways).map(size).max().unwrap_or(0)
-            }
+            None => extent.div_ceil(self.sizes.ways(set)),
+            Some(custom) => custom.most,
         }
     }
 
-    /// The most elements that a device holds.
-    fn held(&self, view: &View) -> f64 {
+    /// The most elements that a device holds, as far as any placement splits the whole.
+    pub(super) fn held(&self, view: &View) -> f64 {
         (0..self.splits.len()).map(|split| self.held_of(view, split) as f64).product()
     }
 

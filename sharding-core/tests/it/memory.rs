@@ -1,9 +1,10 @@
 //! What a device holds while a tensor is redistributed, counted by the storages that live on it.
 
 use crate::host::{ALONE, peak};
-use crate::value;
+use crate::{reference, value};
 use proptest::prelude::*;
-use sharding_core::plan::VolumeCost;
+use sharding_core::placement::Transition;
+use sharding_core::plan::{AlphaBetaCost, CostModel, CostUnit, StepQuery, VolumeCost, fabric};
 use sharding_core::redistribute::Program;
 use sharding_core::{DType, DeviceMapping, DeviceMesh, Place, Shape, TensorLayout};
 
@@ -79,4 +80,69 @@ proptest! {
         let n = mesh.num_devices();
         check(&lay(&mesh, &[n, n], &side(|pair| pair.0)), &lay(&mesh, &[n, n], &side(|pair| pair.1)));
     }
+}
+
+/// The volume model under a name that has no yardstick: its programs stay within the bound whatever they cost.
+#[derive(Debug)]
+struct Bounded;
+
+impl CostModel for Bounded {
+    fn key(&self) -> u64 {
+        0x626f_756e_6465_64
+    }
+    fn unit(&self) -> CostUnit {
+        CostUnit::Bytes
+    }
+    fn transition(&self, transition: Transition, bytes: f64, mesh: &DeviceMesh, axis: usize) -> f64 {
+        VolumeCost.transition(transition, bytes, mesh, axis)
+    }
+    fn step(&self, query: &StepQuery<'_>) -> f64 {
+        VolumeCost.step(query)
+    }
+}
+
+/// The most that one device holds between two steps, over the most that one holds before or after.
+fn excess(program: &Program) -> f64 {
+    let most = |layout: &TensorLayout| {
+        let devices = 0..layout.mesh().num_devices();
+        devices.map(|position| layout.local_shape(position).elements()).max().unwrap() as f64
+    };
+    let ends = most(&program.source).max(most(&program.target));
+    program.steps.iter().map(|step| most(&step.target) / ends).fold(1.0, f64::max)
+}
+
+/// Every change of placements on meshes of up to three axes, with small and large extents that no mesh cuts evenly. Under
+/// the volume model a device holds more only where every program within the bound is dearer than to combine, gather and
+/// slice; where all extents are above a hundred that is nowhere.
+#[test]
+fn no_device_holds_more_on_the_way_than_before_or_after() {
+    let options = [Place::Replicated, Place::PARTIAL, Place::Sharded(0), Place::Sharded(1)];
+    let seconds = AlphaBetaCost::new(fabric::NVLINK_4.link).unwrap();
+    let (mut searched, mut beyond, mut most) = (0, 0, 1.0_f64);
+    for sizes in [&[2][..], &[3], &[4], &[8], &[2, 2], &[2, 3], &[3, 2], &[2, 4], &[2, 2, 2], &[2, 3, 2]] {
+        let mesh = DeviceMesh::simulated(ALONE, sizes, &NAMES[..sizes.len()]).unwrap();
+        let all = places(sizes.len(), &options);
+        for shape in [[3, 5], [6, 10], [7, 1], [33, 35], [1025, 7], [1025, 1023]] {
+            let layouts: Vec<TensorLayout> = all.iter().map(|places| lay(&mesh, &shape, places)).collect();
+            for (from, to) in layouts.iter().flat_map(|from| layouts.iter().map(move |to| (from, to))) {
+                searched += 1;
+                for cost in [&seconds as &dyn CostModel, &Bounded] {
+                    let program = Program::search(from, to, cost).unwrap();
+                    assert_eq!(excess(&program), 1.0, "{from} to {to}: {:?}", program.steps);
+                }
+                let program = Program::search(from, to, &VolumeCost).unwrap();
+                let excess = excess(&program);
+                if excess > 1.0 {
+                    beyond += 1;
+                    most = most.max(excess);
+                    let (bounded, yardstick) =
+                        (Program::search(from, to, &Bounded).unwrap().cost, reference::price(from, to));
+                    assert!(bounded > yardstick, "{from} to {to}: {bounded} is no more than {yardstick}");
+                    assert!(shape.iter().any(|extent| *extent < 100), "{from} to {to}: {excess}");
+                }
+            }
+        }
+    }
+    println!("of {searched} programs {beyond} hold more on the way, at most {most} times as much");
+    assert!(searched > 50_000 && beyond * 50 < searched && most < 2.5, "{beyond} of {searched}, {most}");
 }
