@@ -60,6 +60,7 @@ pub fn plan_call(def: &'static OpDef, operands: &[Operand<'_>], args: &dyn OpArg
 pub fn clear_plan_cache() {
     CACHE.with(|cache| cache.borrow_mut().clear());
     crate::redistribute::clear_programs();
+    crate::backend::clear_recipes();
 }
 
 /// What the user called: see [`caller`].

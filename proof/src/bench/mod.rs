@@ -33,7 +33,7 @@ impl From<Measured> for Outcome {
     }
 }
 
-const BENCHES: [Bench; 37] = [
+const BENCHES: [Bench; 43] = [
     ("dispatch/add/2", dispatch::add),
     ("dispatch/matmul_relu/2", dispatch::matmul_relu),
     ("elementwise/20/4KiB", dispatch::elementwise),
@@ -54,6 +54,12 @@ const BENCHES: [Bench; 37] = [
     ("redistribute/P-R/4KiB", moving::redistribute),
     ("redistribute/P-R/1MiB", moving::redistribute),
     ("redistribute/P-R/64MiB", moving::redistribute),
+    ("move/concat/2", moving::movement),
+    ("move/concat/8", moving::movement),
+    ("move/slice/2", moving::movement),
+    ("move/slice/8", moving::movement),
+    ("move/flip/2", moving::movement),
+    ("move/flip/8", moving::movement),
     ("region/call/2", region::region),
     ("region/call/8", region::region),
     ("region/psum/2", region::region),

@@ -3,9 +3,11 @@
 mod exchange;
 mod index;
 mod keep;
+mod recipe;
 mod reduce;
 
 pub(crate) use exchange::pieces_of;
+pub(crate) use recipe::clear as clear_recipes;
 
 use super::{
     Backend, Collectives, Exchange, LocalArray, LocalArrays, LocalMeta, Move, Positions, Step, StepKind,

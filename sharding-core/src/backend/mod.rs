@@ -38,7 +38,7 @@ pub use collective::{Collectives, Exchange, Step, StepKind};
 pub use expr::{BinaryOp, Expr, Node, UnaryOp};
 pub use host_memory::{HostMemory, bytes_of};
 pub use in_process::InProcess;
-pub(crate) use in_process::pieces_of;
+pub(crate) use in_process::{clear_recipes, pieces_of};
 pub use index_map::{IndexMap, Piece};
 pub use lowering::lower;
 pub use memory::{HeldBytes, MemoryLedger, MemoryUse};

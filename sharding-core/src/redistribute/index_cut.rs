@@ -9,6 +9,7 @@ use crate::backend::{IndexMap, LocalArray, LocalMeta, Piece};
 use crate::placement::Ranges;
 use crate::{Error, ErrorKind, Region, Result, Shape};
 use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
 
 type Axes<T> = SmallVec<[T; 4]>;
 
@@ -58,6 +59,28 @@ impl Cut {
 
     pub(crate) fn elements(&self) -> usize {
         self.extents.iter().product()
+    }
+
+    /// The box of its operand that it reads, if that is a whole one: every result axis moves along at most one axis of the
+    /// operand, and every step is by one index.
+    fn block(&self) -> Option<Axes<Range<usize>>> {
+        let mut movers: Axes<usize> = Axes::new();
+        for k in 0..self.at.len() {
+            for axis in self.movers(k) {
+                if self.step(axis, k).0.abs() != 1 || movers.contains(&axis) {
+                    return None;
+                }
+                movers.push(axis);
+            }
+            if self.movers(k).count() > 1 {
+                return None;
+            }
+        }
+        let range = |k| {
+            let (low, high) = self.span(k);
+            usize::try_from(low).ok()?.checked_add_signed(high - low + 1).map(|end| low as usize..end)
+        };
+        (0..self.at.len()).map(range).collect()
     }
 
     /// The step of result axis `axis` on operand axis `k`, and the number of steps.
@@ -197,7 +220,7 @@ fn resolve(whole: Cut, shape: &Shape, most: usize, cuts: &mut Vec<Cut>) -> Resul
 
 /// The block of an operand that a device holds by one range per axis, and where the block begins in its shard.
 struct Block {
-    ranges: Axes<std::ops::Range<usize>>,
+    ranges: Axes<Range<usize>>,
     start: Axes<usize>,
 }
 
@@ -276,10 +299,44 @@ pub(crate) fn held(cut: &Cut, region: &Region) -> usize {
 
 /// What a region of a map's result takes from others than those that hold `own` of each operand.
 pub(crate) struct Received {
-    /// The elements; an element that is read several times comes once.
+    /// The elements; one that whole boxes read several times comes once.
     pub(crate) elements: usize,
     /// The boxes of which the region is made.
     pub(crate) boxes: usize,
+}
+
+/// Makes one of boxes that differ on one axis only and overlap or continue each other there.
+fn unite(boxes: &mut Vec<Axes<Range<usize>>>) {
+    let axes = boxes.first().map_or(0, SmallVec::len);
+    for k in 0..axes {
+        if boxes.len() < 2 {
+            return;
+        }
+        let elsewhere = |block: &Axes<Range<usize>>| -> Axes<(usize, usize)> {
+            let others = block.iter().enumerate().filter(|(axis, _)| *axis != k);
+            others.map(|(_, range)| (range.start, range.end)).collect()
+        };
+        let start = |block: &Axes<Range<usize>>| block.get(k).map_or(0, |range| range.start);
+        boxes.sort_unstable_by_key(|block| (elsewhere(block), start(block)));
+        boxes.dedup_by(|next, last| {
+            let (Some(more), true) = (next.get(k), elsewhere(next) == elsewhere(last)) else { return false };
+            match last.get_mut(k) {
+                Some(range) if more.start <= range.end => {
+                    range.end = range.end.max(more.end);
+                    true
+                }
+                _ => false,
+            }
+        });
+    }
+}
+
+/// How many elements of a box are not in a region.
+fn lacking(block: &Axes<Range<usize>>, own: &Region) -> usize {
+    let all: usize = block.iter().map(|range| range.len()).product();
+    let has =
+        block.iter().zip(own).map(|(range, own)| super::overlap::common(std::slice::from_ref(range), own));
+    all - has.product::<usize>()
 }
 
 /// Counts what a region of a map's result receives; see [`affine`] for `most`.
@@ -295,47 +352,63 @@ pub(crate) fn received(
 ) -> Result<Received> {
     let cuts = affine(map, operands, region, most)?;
     let mut elements = 0;
-    for (operand, shape) in operands.iter().enumerate() {
+    for operand in 0..operands.len() {
         let mut cuts = cuts.iter().filter(|cut| cut.operand == operand).peekable();
         if cuts.peek().is_none() {
             continue;
         }
         let own = own(operand);
-        let gets: usize = cuts.map(|cut| cut.elements() - held(cut, &own)).sum();
-        let has: usize =
-            own.iter().map(|ranges| ranges.iter().map(|range| range.len()).sum::<usize>()).product();
-        elements += gets.min(shape.elements().saturating_sub(has));
+        let mut read = Vec::new();
+        for cut in cuts {
+            match cut.block() {
+                Some(block) => read.push(block),
+                None => elements += cut.elements() - held(cut, &own),
+            }
+        }
+        unite(&mut read);
+        elements += read.iter().map(|block| lacking(block, &own)).sum::<usize>();
     }
     Ok(Received { elements, boxes: cuts.len() })
 }
 
-/// Appends what a box takes from a shard that holds a region of its operand: views, and where they land in the local
-/// result. Gives the number of elements.
-pub(crate) fn views(
-    cut: &Cut,
-    shard: &LocalArray,
-    region: &Region,
-    pieces: &mut SmallVec<[(LocalArray, Axes<usize>); 2]>,
-) -> usize {
+/// A box of a shard that is read in equal steps, whatever memory the shard lies in.
+pub(crate) struct Part {
+    /// Where it lands in the local result.
+    pub(crate) into: Axes<usize>,
+    extents: Axes<usize>,
+    /// The index of its first element in the shard.
+    start: Axes<isize>,
+    /// Steps on the shard's axes per step on each result axis.
+    steps: Axes<Axes<isize>>,
+}
+
+impl Part {
+    /// The box of a shard.
+    pub(crate) fn view(&self, shard: &LocalArray) -> LocalArray {
+        let meta = shard.meta();
+        let sum = |steps: &Axes<isize>| {
+            steps.iter().zip(&meta.strides).map(|(step, stride)| step * stride).sum::<isize>()
+        };
+        let view = LocalMeta {
+            dtype: meta.dtype,
+            shape: self.extents.iter().copied().collect(),
+            strides: self.steps.iter().map(sum).collect(),
+            offset: meta.offset.saturating_add_signed(sum(&self.start)),
+        };
+        LocalArray::new(view, shard.storage().clone())
+    }
+}
+
+/// Calls `f` with what a box takes from a shard that holds a region of its operand. Gives the number of elements.
+pub(crate) fn parts(cut: &Cut, region: &Region, mut f: impl FnMut(Part)) -> usize {
     let mut elements = 0;
     for block in blocks(region) {
         inside(cut, &block, |part| {
             elements += part.elements();
-            let meta = shard.meta();
-            let origin = part.at.iter().zip(&block.ranges).zip(&block.start).zip(&meta.strides);
-            let offset: isize = origin
-                .map(|(((at, range), start), stride)| (at - range.start as isize + *start as isize) * stride)
-                .sum();
-            let stride = |steps: &Axes<isize>| {
-                steps.iter().zip(&meta.strides).map(|(step, stride)| step * stride).sum()
-            };
-            let view = LocalMeta {
-                dtype: meta.dtype,
-                shape: part.extents.iter().copied().collect(),
-                strides: part.steps.iter().map(stride).collect(),
-                offset: meta.offset.saturating_add_signed(offset),
-            };
-            pieces.push((LocalArray::new(view, shard.storage().clone()), part.into));
+            let origin = part.at.iter().zip(&block.ranges).zip(&block.start);
+            let start =
+                origin.map(|((at, range), start)| at - range.start as isize + *start as isize).collect();
+            f(Part { into: part.into, extents: part.extents, start, steps: part.steps });
         });
     }
     elements

@@ -1,9 +1,9 @@
 //! Index maps over shards: every device copies what its result needs straight from the shards that hold it.
 
 use super::exchange::{Pieces, joined};
-use super::{InProcess, Share, shard_at, shares, spread};
+use super::recipe::{Made, recipe};
+use super::{InProcess, spread};
 use crate::backend::{Exchange, Expr, LocalArray, LocalArrays, Move, Primitive, Work};
-use crate::redistribute::index_cut;
 use crate::tensor::device_at;
 use crate::{Error, ErrorKind, Result};
 use smallvec::SmallVec;
@@ -17,55 +17,20 @@ impl InProcess<'_> {
         shards: &[LocalArrays],
     ) -> Result<LocalArrays> {
         let (result, mesh) = (exchange.result, exchange.result.mesh());
-        let positions = self.0.positions(mesh)?;
-        let shares = shares(self.0, result, &positions)?;
+        let recipe = recipe(self.0, op, exchange)?;
         let mut made: SmallVec<[LocalArray; 2]> = SmallVec::new();
         let mut copies: SmallVec<[(usize, Pieces); 2]> = SmallVec::new();
-        for (position, share) in positions.iter().zip(&shares) {
-            if *share != Share::Own {
-                continue;
-            }
-            let device = device_at(mesh, *position)?;
-            let shape = result.local_shape(*position);
-            let mut pieces = Pieces::new();
-            let mut covered = 0;
-            for cut in exchange.cuts(*position)? {
-                let wanted = cut.elements();
-                let mut found = 0;
-                let layout = exchange.operand(cut.operand)?;
-                let held = shards.get(cut.operand).map_or(&[][..], |shards| shards);
-                for owner in exchange.owners(cut.operand, *position)? {
-                    if found == wanted {
-                        break;
-                    }
-                    let shard = shard_at(&positions, held, owner).ok_or_else(|| {
-                        Error::new(
-                            ErrorKind::Process,
-                            format!("the shard of device {owner} of {layout} is in another process"),
-                        )
-                        .with_op(op)
-                        .with_fix("use a backend with collectives between processes")
-                    })?;
-                    found += index_cut::views(&cut, shard, &layout.region(owner), &mut pieces);
-                }
-                if found != wanted {
-                    return Err(Error::new(
-                        ErrorKind::Internal,
-                        format!("device {position} lacks elements of {layout} for {result}"),
-                    )
-                    .with_op(op));
-                }
-                covered += wanted;
-            }
+        for own in &recipe.made {
+            let device = device_at(mesh, own.position)?;
+            let pieces = pieces(own, op, shards)?;
             let near = pieces.iter().all(|(piece, _)| self.0.shares_memory(piece.device(), device));
-            let full = covered == shape.elements();
-            let view = if near && full { joined(&pieces, &shape) } else { None };
+            let view = if near && own.full { joined(&pieces, &own.shape) } else { None };
             if let Some(view) = view {
                 made.push(view);
                 continue;
             }
-            let mut into = self.0.alloc(device, result.dtype(), &shape)?;
-            if !full {
+            let mut into = self.0.alloc(device, result.dtype(), &own.shape)?;
+            if !own.full {
                 let fill = Primitive::Map(Expr::constant(exchange.map.fill, result.dtype()));
                 let outputs = std::slice::from_mut(&mut into);
                 self.0.launch(&fill, &mut [Work { op, device, inputs: &[], outputs }])?;
@@ -85,6 +50,17 @@ impl InProcess<'_> {
             }
             self.0.copy(&mut moves)?;
         }
-        spread(op, &shares, made)
+        spread(op, &recipe.shares, made)
     }
+}
+
+/// The views that a shard is made of.
+fn pieces(made: &Made, op: &'static str, shards: &[LocalArrays]) -> Result<Pieces> {
+    let piece = |taken: &super::recipe::Taken| {
+        let shard = shards.get(taken.operand).and_then(|held| held.get(taken.shard)).ok_or_else(|| {
+            Error::new(ErrorKind::Internal, format!("an exchange lacks shard {}", taken.shard)).with_op(op)
+        })?;
+        Ok((taken.part.view(shard), taken.part.into.clone()))
+    };
+    made.parts.iter().map(piece).collect()
 }
