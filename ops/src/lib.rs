@@ -64,6 +64,7 @@ mod exchanged;
 mod expr;
 mod host;
 mod index;
+mod joined;
 mod leaf;
 mod made;
 mod mesh_axes;

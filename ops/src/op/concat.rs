@@ -1,38 +1,18 @@
 //! Tensors one after the other along an axis.
 
-use crate::{check, exchanged, row};
+use crate::check;
+use crate::joined::{self, Join};
 use sharding_core::backend::{IndexMap, LocalArray};
 use sharding_core::op::{CaseOperand, Cases};
-use sharding_core::placement::sharded;
-use sharding_core::rule::{Rows, RuleCx, replicated_rows};
+use sharding_core::rule::{Rows, RuleCx};
 use sharding_core::{
-    DType, Error, ErrorKind, KernelCx, Place, Result, Shape, Shards, StageCx, TensorMeta, sharding_rule,
+    DType, Error, ErrorKind, KernelCx, Result, Shape, Shards, StageCx, TensorMeta, sharding_rule,
 };
 
-/// Every other axis may be split, alike in all operands. On the joined axis the pieces of a device would come to lie one
-/// after the other, while the whole has all of the first operand before the second: there elements change their device.
 fn rule(cx: &RuleCx<'_>, axis: isize) -> Result<Rows> {
     let axis = check::operand_axis(cx, axis)?;
-    let n = cx.operands.len();
-    let mut rows = Rows::new();
-    replicated_rows(cx, &mut rows);
-    for own in (0..cx.ndim(0)).filter(|own| *own != axis) {
-        for place in std::iter::once(sharded(own)).chain((0..n).filter_map(|i| cx.carried(i, own))) {
-            rows.add(std::iter::repeat_n(place, n), [place]);
-        }
-    }
-    let partial = Place::Partial(row::combination(cx));
-    rows.add(std::iter::repeat_n(partial, n), [partial]);
-    let splits = |place: Place| place.tensor_axis() == Some(axis);
-    if (0..n).any(|i| splits(cx.place(i)))
-        && let Some(map) = joined(cx.operands.iter().map(|x| &x.meta.shape), axis)
-    {
-        let stays = |place: Place| splits(place) || place == Place::Replicated;
-        let places = (0..n).map(|i| if stays(cx.place(i)) { cx.place(i) } else { sharded(axis) });
-        let place = exchanged::split_or_whole(cx, axis, 0, Some(axis));
-        exchanged::add_row(cx, &mut rows, places, &[(map, place)]);
-    }
-    Ok(rows)
+    let join = Join { along: Some(axis), to: |own: usize| own };
+    Ok(joined::rows(cx, &join, || map(cx.operands.iter().map(|x| &x.meta.shape), axis)))
 }
 
 fn shape(xs: &[TensorMeta], axis: isize) -> Result<TensorMeta> {
@@ -61,14 +41,14 @@ fn shape(xs: &[TensorMeta], axis: isize) -> Result<TensorMeta> {
     Ok(TensorMeta::new(first.dtype, first.shape.with_extent(axis, extent)))
 }
 
-fn joined<'a>(shapes: impl Iterator<Item = &'a Shape>, axis: usize) -> Option<IndexMap> {
+fn map<'a>(shapes: impl Iterator<Item = &'a Shape>, axis: usize) -> Option<IndexMap> {
     IndexMap::concat(&shapes.cloned().collect::<Vec<_>>(), axis)
 }
 
 fn stages(cx: &mut StageCx<'_>, xs: &[Shards], axis: isize) -> Result<Shards> {
     let layouts = (0..xs.len()).map(|i| cx.operand(i)).collect::<Result<Vec<_>>>()?;
     let axis = layouts.first().map_or(Ok(0), |first| first.shape().axis(axis))?;
-    let map = joined(layouts.iter().map(|layout| layout.shape()), axis)
+    let map = map(layouts.iter().map(|layout| layout.shape()), axis)
         .ok_or_else(|| Error::new(ErrorKind::Kernel, "the operands do not join"))?;
     cx.exchange(&map, 0, xs)
 }
@@ -89,8 +69,9 @@ fn cases(cases: &mut Cases) {
 
 /// The tensors one after the other along `axis` (negative counts from the back); equal shapes elsewhere.
 ///
-/// A split of any other axis is kept. So is one of the joined axis, where every device gets what it does not hold of its new
-/// range: on an explicit mesh axis, where no op communicates, the operands are to be gathered by hand.
+/// A split of any other axis that all tensors share is kept. So is one of the joined axis, and where the tensors lie otherwise
+/// the result is split as one of them: there every device gets what it does not hold of its piece. On an explicit mesh axis,
+/// where no op communicates, the operands are to be brought together by hand.
 ///
 /// ```
 /// use sharding_ops::*;
@@ -121,6 +102,7 @@ pub fn concat(cx: &mut KernelCx, xs: &[&LocalArray], axis: isize) -> Result<Loca
 mod tests {
     use super::*;
     use crate::ask;
+    use sharding_core::Place;
 
     #[test]
     fn along_the_joined_axis_elements_change_their_device() {
@@ -137,5 +119,20 @@ mod tests {
             [(DType::F32, &[1000, 4], &[Place::Sharded(0)]), (DType::F32, &[2, 4], &[Place::Replicated])];
         rows[3] = "S0 R -> S0 +permute of 16";
         ask::check::<concat>(&concat { axis: 0 }, &[2], &cache, &rows);
+    }
+
+    #[test]
+    fn of_tensors_that_lie_otherwise_a_device_gets_what_it_lacks() {
+        let mixed: [ask::Placed<'_>; 2] =
+            [(DType::F32, &[4, 4], &[Place::Sharded(1)]), (DType::F32, &[4, 4], &[Place::Sharded(0)])];
+        // Columns 0, 1: a quarter of the second tensor is elsewhere. Rows 0..4 are the first tensor: half of it is.
+        let rows = [
+            "R R -> R",
+            "S1 S1 -> S1",
+            "P P -> P",
+            "S1 S0 -> S1 +permute of 16",
+            "S1 S0 -> S0 +permute of 32",
+        ];
+        ask::check::<concat>(&concat { axis: 0 }, &[2], &mixed, &rows);
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct Kept {
     pub(crate) to: usize,
     /// Elements of the run behind one index of `axis`, and of `to`.
     pub(crate) inner: (usize, usize),
+    /// The axes of the operand whose elements stay together with those of `axis`.
+    pub(crate) run: Range<usize>,
 }
 
 /// The axes whose split a reshape may keep: the leading axis of each run goes to the leading axis of the run it becomes.
@@ -107,7 +109,7 @@ fn kept(from: &[usize], to: &[usize]) -> Vec<Kept> {
         .filter_map(|(run, into)| {
             let (axis, to_axis) = (leading(from, run)?, leading(to, into)?);
             let inner = (behind(from, axis, run), behind(to, to_axis, into));
-            Some(Kept { axis, to: to_axis, inner })
+            Some(Kept { axis, to: to_axis, inner, run: run.clone() })
         })
         .collect()
 }
@@ -168,23 +170,30 @@ fn carried(place: Place, kept: &Kept, extent: usize, ways: usize) -> Option<Plac
 /// Adds the rows on which a split stays, if there are any.
 pub(crate) fn keep(cx: &RuleCx<'_>, rows: &mut Rows, kept: &Kept) {
     let extent = cx.extent(0, kept.axis);
-    // A split that an earlier mesh axis left on the result as a placement of its own has the axis for itself.
-    let taken = cx
-        .committed
-        .iter()
-        .flat_map(|row| row.results.first())
-        .any(|place| matches!(place, Place::Custom(_)) && place.tensor_axis() == Some(kept.to));
-    if taken {
+    if is_taken(cx, kept.to) {
         return;
     }
-    if let Some(place) = balanced(kept, extent, cx.ways(), cx.ways_elsewhere(0, kept.axis)) {
+    // A placement of its own would have the result's axis for itself, and leave none for a mesh axis that splits another
+    // axis of the run.
+    let shared = kept.run.clone().any(|axis| axis != kept.axis && cx.ways_elsewhere(0, axis) > 1);
+    let fits = |result: &Place| matches!(result, Place::Sharded(_)) || !shared;
+    let even = balanced(kept, extent, cx.ways(), cx.ways_elsewhere(0, kept.axis));
+    if let Some(place) = even.filter(fits) {
         rows.add([sharded(kept.axis)], [place]);
     }
     if let Some(place) = cx.carried(0, kept.axis)
-        && let Some(result) = carried(place, kept, extent, cx.ways())
+        && let Some(result) = carried(place, kept, extent, cx.ways()).filter(fits)
     {
         rows.add([place], [result]);
     }
+}
+
+/// Whether an earlier mesh axis left a split on the result that has the axis for itself.
+fn is_taken(cx: &RuleCx<'_>, to: usize) -> bool {
+    cx.committed
+        .iter()
+        .flat_map(|row| row.results.first())
+        .any(|place| matches!(place, Place::Custom(_)) && place.tensor_axis() == Some(to))
 }
 
 /// By global shapes: the elements of a run of axes stay in one run of the result, so a split of the run's leading axis
@@ -204,13 +213,13 @@ pub(crate) fn rule(cx: &RuleCx<'_>, dims: &[isize]) -> Result<Rows> {
     if let Some(axis) = present.tensor_axis()
         && !rows.iter().any(|row| row.operands.first() == Some(&present))
     {
-        // The first axis of the run that the axis becomes that all devices can share.
+        // The first axis of the run that the axis becomes that all devices can share; else all get all of it.
         let run = groups(&x.meta.shape, &to).into_iter().find(|(run, _)| run.contains(&axis));
         let axes = run.map_or(0..to.len(), |(_, into)| into);
-        let shared = axes.map(|to| exchanged::split_or_whole(cx, axis, 0, Some(to)));
-        if let Some(place) = shared.into_iter().find(|place| *place != Place::Replicated) {
-            exchanged::add_row(cx, &mut rows, [present], &[(IndexMap::reshape(&to), place)]);
-        }
+        let free = axes.filter(|to| !is_taken(cx, *to));
+        let shared = free.map(|to| exchanged::split_or_whole(cx, axis, 0, Some(to)));
+        let place = shared.into_iter().find(|place| *place != Place::Replicated).unwrap_or(Place::Replicated);
+        exchanged::add_row(cx, &mut rows, [present], &[(IndexMap::reshape(&to), place)]);
     }
     if cx.place(0) == Place::Unknown {
         rows.add([Place::Unknown], [Place::Unknown]);

@@ -6,6 +6,7 @@ mod attack_manual;
 mod attack_state;
 mod deferred;
 mod fuzz;
+mod moves;
 mod op;
 mod pretend;
 mod zigzag;
