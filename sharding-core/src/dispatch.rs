@@ -80,46 +80,32 @@ pub fn caller() -> Option<Caller> {
     OUTERMOST.get().map(|(op, at)| Caller { op, at, uneven: UNEVEN.get() })
 }
 
-/// The operands of a call, flat: those with a lifetime of their own, and all of them as plans depend on them.
-struct Flat<'a, 'b> {
+/// The operands of a call as plans depend on them, flat.
+#[derive(Default)]
+struct Flat<'a> {
     groups: SmallVec<[u16; 4]>,
-    operands: SmallVec<[FlatOperand<'a>; 4]>,
-    keys: SmallVec<[KeyOperand<'b>; 4]>,
+    keys: SmallVec<[KeyOperand<'a>; 4]>,
 }
 
-#[derive(Clone, Copy)]
-enum FlatOperand<'a> {
-    Tensor(&'a Tensor),
-    Scalar(Scalar),
-    Written,
-}
-
-impl<'a: 'b, 'b> Flat<'a, 'b> {
-    fn new(operands: &'b [Operand<'a>]) -> Self {
-        let mut flat = Self { groups: SmallVec::new(), operands: SmallVec::new(), keys: SmallVec::new() };
+impl<'a> Flat<'a> {
+    fn new(operands: &'a [Operand<'_>]) -> Self {
+        let mut flat = Self::default();
         for operand in operands {
-            let before = flat.operands.len();
+            let before = flat.keys.len();
             match operand {
-                Operand::Tensor(tensor) | Operand::Optional(Some(tensor)) => flat.tensor(tensor),
-                Operand::Optional(None) => {}
-                Operand::Many(tensors) => tensors.iter().for_each(|tensor| flat.tensor(tensor)),
-                Operand::Scalar(value) => flat.push(FlatOperand::Scalar(*value), KeyOperand::Scalar),
-                Operand::Written(buffer) => {
-                    flat.push(FlatOperand::Written, KeyOperand::Written(buffer.tensor_layout()))
+                Operand::Tensor(tensor) | Operand::Optional(Some(tensor)) => {
+                    flat.keys.push(KeyOperand::Tensor(tensor.layout()));
                 }
+                Operand::Optional(None) => {}
+                Operand::Many(tensors) => {
+                    flat.keys.extend(tensors.iter().map(|tensor| KeyOperand::Tensor(tensor.layout())));
+                }
+                Operand::Scalar(_) => flat.keys.push(KeyOperand::Scalar),
+                Operand::Written(buffer) => flat.keys.push(KeyOperand::Written(buffer.tensor_layout())),
             }
-            flat.groups.push(u16::try_from(flat.operands.len() - before).unwrap_or(u16::MAX));
+            flat.groups.push(u16::try_from(flat.keys.len() - before).unwrap_or(u16::MAX));
         }
         flat
-    }
-
-    fn tensor(&mut self, tensor: &'a Tensor) {
-        self.push(FlatOperand::Tensor(tensor), KeyOperand::Tensor(tensor.layout()));
-    }
-
-    fn push(&mut self, operand: FlatOperand<'a>, key: KeyOperand<'b>) {
-        self.operands.push(operand);
-        self.keys.push(key);
     }
 }
 
@@ -141,12 +127,7 @@ fn located(
     error.with_op(def.name).with_operands(call.keys.iter().enumerate().map(text)).with_location(at)
 }
 
-fn planned(
-    def: &'static OpDef,
-    call: &Flat<'_, '_>,
-    args: &dyn OpArgs,
-    scope: &Scope,
-) -> Result<Arc<CallPlan>> {
+fn planned(def: &'static OpDef, call: &Flat<'_>, args: &dyn OpArgs, scope: &Scope) -> Result<Arc<CallPlan>> {
     if call.groups.len() != def.operands.len() {
         bail!(Argument, "{} operands were passed, the op takes {}", call.groups.len(), def.operands.len());
     }
@@ -242,7 +223,7 @@ fn run(
     args: &dyn OpArgs,
     at: &'static Location<'static>,
 ) -> Result<Results> {
-    let scope = Scope::current();
+    let scope = Scope::in_force();
     let outermost = Outermost::enter(def.name, at);
     let _span = tracing::trace_span!(
         "op",
@@ -258,47 +239,32 @@ fn run(
         results: Vec::new(),
     });
     // Filled where they stand, here and below: they are long, and to hand them up would copy them at every level.
-    let mut inputs = Inputs::new();
-    let ready = ready(def, operands, args, &scope, at, &mut inputs);
-    let (plan, tensors) = ready.map_err(|error| located(error, def, operands, at))?;
-    let varies = Varies::of_operands(operands);
-    let mut written: Written<'_> = SmallVec::new();
-    for operand in operands.iter_mut() {
-        if let Operand::Written(buffer) = operand {
-            let shards = buffer.take();
-            written.push((buffer, shards));
-        }
-    }
-    let _uneven = Uneven(UNEVEN.replace(plan.uneven));
-    let mut outputs = Outputs::new();
-    let outcome = execute(def, &plan, &inputs, &mut written, args.as_any(), &mut outputs)
-        .and_then(|()| check(&plan, &outputs));
-    for (buffer, shards) in written {
-        buffer.put(shards, varies);
-    }
-    outcome.map_err(|error| located(error, def, operands, at))?;
-    let wrap = |(layout, shards): (&crate::TensorLayout, LocalArrays)| {
-        Tensor::from_parts(layout.clone(), plan.positions.clone(), shards, varies)
+    let mut inputs = Inputs::default();
+    let plan = match ready(def, operands, args, &scope, at, &mut inputs) {
+        Ok(plan) => plan,
+        Err(error) => return Err(located(error, def, operands, at)),
     };
-    let results: SmallVec<[Tensor; 2]> = plan.results.iter().zip(outputs).map(wrap).collect();
+    let varies = Varies::of_operands(operands);
+    let mut outputs = Outputs::new();
+    if let Err(error) = executed(def, &plan, operands, &inputs, args.as_any(), varies, &mut outputs) {
+        return Err(located(error, def, operands, at));
+    }
+    let mut results: SmallVec<[Tensor; 2]> = SmallVec::new();
+    for (layout, shards) in plan.results.iter().zip(&mut outputs) {
+        let shards = std::mem::take(shards);
+        results.push(Tensor::from_parts(layout.clone(), plan.positions.clone(), shards, varies));
+    }
     seen.results(results.iter().map(Tensor::layout));
     if let Some(recorder) = scope.recorder()
         && outermost.is_first()
     {
-        let tensors: SmallVec<[&Tensor; 4]> = tensors
-            .iter()
-            .filter_map(
-                |operand| if let FlatOperand::Tensor(tensor) = operand { Some(*tensor) } else { None },
-            )
-            .collect();
+        let tensors: SmallVec<[&Tensor; 4]> = read(operands).collect();
         let call = Call { def, operands: &tensors, args, results: &results, cost: plan.plan.cost };
         guarded("the recorder", || recorder.record(&call))
             .map_err(|error| located(error, def, operands, at))?;
     }
     Ok(Results::new(results))
 }
-
-type Ready<'a> = (Arc<CallPlan>, SmallVec<[FlatOperand<'a>; 4]>);
 
 /// Plan and moved inputs: all that reads the operands, before buffers among them are written.
 fn ready<'a>(
@@ -308,7 +274,7 @@ fn ready<'a>(
     scope: &Scope,
     at: &'static Location<'static>,
     into: &mut Inputs<'a>,
-) -> Result<Ready<'a>> {
+) -> Result<Arc<CallPlan>> {
     let call = Flat::new(operands);
     let plan = planned(def, &call, args, scope)?;
     if let Some(report) = &plan.warning {
@@ -317,8 +283,8 @@ fn ready<'a>(
         }
         scope.watchers().iter().for_each(|watch| watch.report(report, def.name, at));
     }
-    inputs(def, &plan, &call.operands, into)?;
-    Ok((plan, call.operands))
+    into.add(def.name, &plan, operands)?;
+    Ok(plan)
 }
 
 fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
@@ -328,6 +294,17 @@ fn warn(op: &'static str, report: &str, at: &'static Location<'static>) {
         }
         _ => tracing::warn!("{report}\n  at {}", place(at)),
     }
+}
+
+/// The tensors among the operands; buffers are none.
+fn read<'a>(operands: &[Operand<'a>]) -> impl Iterator<Item = &'a Tensor> {
+    operands.iter().flat_map(|operand| -> SmallVec<[&'a Tensor; 2]> {
+        match *operand {
+            Operand::Tensor(tensor) | Operand::Optional(Some(tensor)) => smallvec![tensor],
+            Operand::Many(tensors) => tensors.iter().collect(),
+            Operand::Optional(None) | Operand::Scalar(_) | Operand::Written(_) => SmallVec::new(),
+        }
+    })
 }
 
 /// The layouts of the tensors and buffers among the operands.
@@ -355,49 +332,83 @@ impl fmt::Display for Layouts<'_, '_> {
 }
 
 /// The local arrays of an operand where the kernels run.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "lives on the stack of one call; a box would allocate on the hot path"
-)]
+#[derive(Clone, Copy)]
 enum Input<'a> {
     /// It did not move.
     Present(&'a LocalArrays),
-    /// It was moved or made for this call.
-    Made(LocalArrays),
+    /// It was moved or made for this call: a place in [`Inputs::made`].
+    Made(usize),
 }
 
-impl Input<'_> {
-    fn arrays(&self) -> &LocalArrays {
-        match self {
-            Input::Present(arrays) => arrays,
-            Input::Made(arrays) => arrays,
-        }
+/// The inputs of a call, flat; written operands are absent.
+#[derive(Default)]
+struct Inputs<'a> {
+    list: SmallVec<[Input<'a>; 4]>,
+    made: SmallVec<[LocalArrays; 2]>,
+}
+
+impl<'a> Inputs<'a> {
+    #[inline]
+    fn make(&mut self, arrays: LocalArrays) {
+        self.list.push(Input::Made(self.made.len()));
+        self.made.push(arrays);
     }
-}
 
-/// The inputs of a call; written operands are absent.
-type Inputs<'a> = SmallVec<[Input<'a>; 4]>;
+    /// The local arrays of each, in order.
+    fn arrays(&self) -> impl Iterator<Item = &LocalArrays> {
+        self.list.iter().filter_map(|input| match *input {
+            Input::Present(arrays) => Some(arrays),
+            Input::Made(i) => self.made.get(i),
+        })
+    }
 
-fn inputs<'a>(
-    def: &'static OpDef,
-    plan: &CallPlan,
-    operands: &[FlatOperand<'a>],
-    inputs: &mut Inputs<'a>,
-) -> Result<()> {
-    for (i, operand) in operands.iter().enumerate() {
-        let program = plan.moves.get(i).and_then(Option::as_deref);
-        let single = plan.roles.get(i) == Some(&Role::Single);
-        inputs.push(match (*operand, program) {
-            (FlatOperand::Written, _) => continue,
-            (FlatOperand::Tensor(tensor), Some(program)) => {
-                Input::Made(program.run(def.name, tensor.shards().clone())?)
+    /// Whether two devices have the same elements of the same storages.
+    fn are_shared(&self, i: usize, k: usize) -> bool {
+        self.arrays()
+            .all(|arrays| matches!((arrays.get(i), arrays.get(k)), (Some(a), Some(b)) if a.same_as(b)))
+    }
+
+    /// Adds all operands: brings them where the rows want them.
+    fn add(&mut self, op: &'static str, plan: &CallPlan, operands: &[Operand<'a>]) -> Result<()> {
+        // The number of the operand in the flat list.
+        let mut i = 0;
+        for operand in operands {
+            match *operand {
+                Operand::Tensor(tensor) | Operand::Optional(Some(tensor)) => {
+                    self.add_tensor(op, plan, i, tensor)?;
+                    i += 1;
+                }
+                Operand::Optional(None) => {}
+                Operand::Many(tensors) => {
+                    for tensor in tensors {
+                        self.add_tensor(op, plan, i, tensor)?;
+                        i += 1;
+                    }
+                }
+                Operand::Scalar(value) => {
+                    self.make(number(plan, i, value)?);
+                    i += 1;
+                }
+                Operand::Written(_) => i += 1,
             }
-            (FlatOperand::Tensor(tensor), None) if single => Input::Made(spread(def.name, plan, tensor)?),
-            (FlatOperand::Tensor(tensor), None) => Input::Present(tensor.shards()),
-            (FlatOperand::Scalar(value), _) => Input::Made(number(plan, i, value)?),
-        });
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn add_tensor(&mut self, op: &'static str, plan: &CallPlan, i: usize, tensor: &'a Tensor) -> Result<()> {
+        if let Some(program) = plan.moves.get(i).and_then(Option::as_deref) {
+            let mut shards = LocalArrays::with_capacity(tensor.shards().len());
+            for shard in tensor.shards() {
+                shards.push(shard.clone());
+            }
+            self.make(program.run(op, shards)?);
+        } else if plan.roles.get(i) == Some(&Role::Single) {
+            self.make(spread(op, plan, tensor)?);
+        } else {
+            self.list.push(Input::Present(tensor.shards()));
+        }
+        Ok(())
+    }
 }
 
 /// A one-device tensor on every device of the op's mesh.
@@ -472,6 +483,32 @@ type Written<'a> = SmallVec<[(&'a mut TensorBuffer, LocalArrays); 1]>;
 /// The local arrays of the results: the outer list is by result, the inner by position.
 type Outputs = SmallVec<[LocalArrays; 2]>;
 
+/// Runs the kernels on the inputs, and on what the buffers among the operands hold, which goes back to them on all ways out.
+fn executed(
+    def: &'static OpDef,
+    plan: &CallPlan,
+    operands: &mut [Operand<'_>],
+    inputs: &Inputs<'_>,
+    args: &dyn Any,
+    varies: Varies,
+    outputs: &mut Outputs,
+) -> Result<()> {
+    let mut written: Written<'_> = SmallVec::new();
+    for operand in operands {
+        if let Operand::Written(buffer) = operand {
+            let shards = buffer.take();
+            written.push((buffer, shards));
+        }
+    }
+    let _uneven = Uneven(UNEVEN.replace(plan.uneven));
+    let outcome = execute(def, plan, inputs, &mut written, args, outputs);
+    let outcome = outcome.and_then(|()| check(plan, outputs));
+    while let Some((buffer, shards)) = written.pop() {
+        buffer.put(shards, varies);
+    }
+    outcome
+}
+
 /// Runs the kernels; what they make is added to `outputs`.
 fn execute(
     def: &'static OpDef,
@@ -491,27 +528,32 @@ fn execute(
             &plan.staged,
         )
         .uncounted();
-        let shards: SmallVec<[LocalArrays; 4]> = inputs.iter().map(|input| input.arrays().clone()).collect();
+        let shards: SmallVec<[LocalArrays; 4]> = inputs.arrays().cloned().collect();
         let staged = guarded("the op's code", || {
             (def.stages)(&mut cx, Grouped::new(&shards, Groups(&plan.groups)), args)
         })?;
         outputs.extend(staged);
         return Ok(());
     }
-    outputs.extend(plan.results.iter().map(|_| LocalArrays::new()));
+    for _ in &plan.results {
+        outputs.push(LocalArrays::new());
+    }
+    let mut made = LocalArrays::new();
     for (i, (position, device)) in plan.positions.iter().zip(&plan.devices).enumerate() {
         let twin = plan.twins.get(i).copied().unwrap_or(i);
-        let at = |k: usize| -> SmallVec<[&LocalArray; 4]> {
-            inputs.iter().filter_map(|input| input.arrays().get(k)).collect()
-        };
-        let arrays = at(i);
-        if twin != i && written.is_empty() && arrays.iter().zip(at(twin)).all(|(a, b)| a.same_as(b)) {
+        if twin != i && written.is_empty() && inputs.are_shared(i, twin) {
             for output in outputs.iter_mut() {
                 if let Some(done) = output.get(twin).cloned() {
                     output.push(done);
                 }
             }
             continue;
+        }
+        let mut arrays: SmallVec<[&LocalArray; 4]> = SmallVec::new();
+        for of_operand in inputs.arrays() {
+            if let Some(array) = of_operand.get(i) {
+                arrays.push(array);
+            }
         }
         let mut cx =
             KernelCx::new(plan.backend.as_ref(), def.name, *device, *position, &plan.operands, &plan.results);
@@ -523,15 +565,19 @@ fn execute(
             }
         }
         // Taken out, so that the kernel is the only holder where nobody has a snapshot; nothing fails until they are back.
-        let mut own: SmallVec<[LocalArray; 1]> =
-            written.iter_mut().map(|(_, shards)| shards.remove(i)).collect();
-        let made = guarded("the op's code", || {
-            (plan.kernel)(&mut cx, Grouped::new(&arrays, Groups(&plan.groups)), &mut own, args)
-        });
-        for ((_, shards), array) in written.iter_mut().zip(own) {
-            shards.insert(i, array);
+        let mut own: SmallVec<[LocalArray; 1]> = SmallVec::new();
+        for (_, shards) in written.iter_mut() {
+            own.push(shards.remove(i));
         }
-        let made = made?;
+        let outcome = guarded("the op's code", || {
+            (plan.kernel)(&mut cx, Grouped::new(&arrays, Groups(&plan.groups)), &mut own, args, &mut made)
+        });
+        for (_, shards) in written.iter_mut().rev() {
+            if let Some(array) = own.pop() {
+                shards.insert(i, array);
+            }
+        }
+        outcome?;
         if made.len() != outputs.len() {
             bail!(
                 Kernel,
@@ -540,8 +586,10 @@ fn execute(
                 outputs.len()
             );
         }
-        for (output, array) in outputs.iter_mut().zip(made) {
-            output.push(array);
+        for output in outputs.iter_mut().rev() {
+            if let Some(array) = made.pop() {
+                output.push(array);
+            }
         }
     }
     Ok(())

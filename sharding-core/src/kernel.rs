@@ -133,10 +133,9 @@ impl<'a> KernelCx<'a> {
         let _seen = Seen::new(|| {
             trace::kernel(self.op, trace::primitive_name(primitive), self.device, inputs, (dtype, shape))
         });
-        let mut outputs = [self.backend.alloc(self.device, dtype, shape)?];
-        let work = Work { op: self.op, device: self.device, inputs, outputs: &mut outputs };
-        self.backend.launch(primitive, &mut [work])?;
-        let [output] = outputs;
+        let mut output = self.backend.alloc(self.device, dtype, shape)?;
+        let outputs = std::slice::from_mut(&mut output);
+        self.backend.launch(primitive, &mut [Work { op: self.op, device: self.device, inputs, outputs }])?;
         Ok(output)
     }
 
@@ -156,7 +155,7 @@ impl<'a> KernelCx<'a> {
     fn map_to(&mut self, expr: &Expr, inputs: &[&LocalArray], dtype: DType) -> Result<LocalArray> {
         let mut shape = inputs.first().map_or_else(Shape::default, |x| x.shape().clone());
         for x in inputs.iter().skip(1) {
-            if **x.shape() != *shape {
+            if *x.shape() != shape {
                 shape = broadcast(&shape, x.shape()).ok_or_else(|| {
                     self.misfit(format!("local shapes {shape} and {} do not broadcast", x.shape()))
                 })?;
@@ -214,8 +213,13 @@ impl<'a> KernelCx<'a> {
         let (sa, sb) = (a.shape(), b.shape());
         let fit = || {
             let ([batch_a @ .., m, k], [batch_b @ .., l, n]) = (&**sa, &**sb) else { return None };
-            let batch = broadcast(batch_a, batch_b)?;
-            (k == l && a.dtype() == b.dtype()).then(|| batch.iter().chain([m, n]).copied().collect::<Shape>())
+            if k != l || a.dtype() != b.dtype() {
+                return None;
+            }
+            if batch_a == batch_b {
+                return Some(sa.with_extent(sa.len() - 1, *n));
+            }
+            Some(broadcast(batch_a, batch_b)?.iter().chain([m, n]).copied().collect::<Shape>())
         };
         let shape = fit().ok_or_else(|| {
             self.misfit(format!("no matrix product of {}{sa} and {}{sb}", a.dtype(), b.dtype()))

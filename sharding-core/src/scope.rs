@@ -10,6 +10,7 @@ use crate::trace::{Watch, Watchers};
 use crate::{DeviceMesh, Error, ErrorKind, Result};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -87,8 +88,17 @@ impl Scope {
 
     /// What is in force on this thread.
     pub fn current() -> Arc<Self> {
-        let innermost = OPEN.try_with(|open| open.borrow().last().map(|(_, scope)| scope.clone()));
-        innermost.ok().flatten().unwrap_or_else(|| ambient().clone())
+        Self::entered().unwrap_or_else(|| ambient().clone())
+    }
+
+    /// As [`current`](Self::current), not to be kept: it counts no reference where no scope has been entered.
+    pub(crate) fn in_force() -> InForce {
+        Self::entered().map_or_else(|| InForce::Ambient(ambient()), InForce::Entered)
+    }
+
+    /// The innermost scope that has been entered on this thread.
+    fn entered() -> Option<Arc<Self>> {
+        OPEN.try_with(|open| open.borrow().last().map(|(_, scope)| scope.clone())).ok().flatten()
     }
 
     /// Whether it can be planned under.
@@ -253,6 +263,22 @@ impl Scope {
     pub fn enter<T>(self, f: impl FnOnce() -> T) -> T {
         let _guard = self.guard();
         f()
+    }
+}
+
+/// The scope in force, see [`Scope::in_force`].
+pub(crate) enum InForce {
+    Ambient(&'static Scope),
+    Entered(Arc<Scope>),
+}
+
+impl Deref for InForce {
+    type Target = Scope;
+    fn deref(&self) -> &Scope {
+        match self {
+            Self::Ambient(scope) => scope,
+            Self::Entered(scope) => scope,
+        }
     }
 }
 

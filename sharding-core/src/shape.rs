@@ -3,13 +3,34 @@
 use crate::{DType, Error, ErrorKind, Result};
 use smallvec::SmallVec;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// The most tensor axes a tensor may have.
 pub const MAX_TENSOR_AXES: usize = 16;
 
 /// The extent of each tensor axis, outermost first. An extent may be 0.
-#[derive(Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+#[derive(Eq, Default, PartialOrd, Ord)]
 pub struct Shape(SmallVec<[usize; 4]>);
+
+// Every call of an op clones and compares shapes. They are short, so what the vector does for any length is too much.
+
+impl Clone for Shape {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self(SmallVec::from_slice(&self.0))
+    }
+}
+impl PartialEq for Shape {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().zip(other.iter()).all(|(a, b)| a == b)
+    }
+}
+impl Hash for Shape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 impl Shape {
     /// A shape of at most [`MAX_TENSOR_AXES`] axes whose number of elements fits `isize`.
@@ -39,19 +60,21 @@ impl Shape {
     }
 
     /// The number of elements; `usize::MAX` where it does not fit.
+    #[inline]
     pub fn elements(&self) -> usize {
-        // A shape that was not checked may have more; a 0 anywhere makes it 0.
-        if self.contains(&0) { 0 } else { self.iter().fold(1, |n, extent| n.saturating_mul(*extent)) }
+        // A shape that was not checked may have more; a 0 anywhere makes it 0, also behind a product that does not fit.
+        self.iter().fold(1, |n, extent| n.saturating_mul(*extent))
     }
 
     /// Row-major strides, in elements.
     pub fn strides(&self) -> SmallVec<[isize; 4]> {
-        let mut strides: SmallVec<[isize; 4]> = SmallVec::from_elem(1, self.len());
-        let mut step = 1_isize;
-        for (stride, extent) in strides.iter_mut().zip(self.iter()).rev() {
-            *stride = step;
-            step = step.saturating_mul(isize::try_from((*extent).max(1)).unwrap_or(isize::MAX));
+        let mut strides: SmallVec<[isize; 4]> = SmallVec::new();
+        let mut step = 1_usize;
+        for extent in self.iter().rev() {
+            strides.push(isize::try_from(step).unwrap_or(isize::MAX));
+            step = step.saturating_mul((*extent).max(1));
         }
+        strides.reverse();
         strides
     }
 
@@ -98,6 +121,7 @@ impl Shape {
 
 impl std::ops::Deref for Shape {
     type Target = [usize];
+    #[inline]
     fn deref(&self) -> &[usize] {
         &self.0
     }

@@ -248,7 +248,8 @@ fn implementation(op: &Op<'_>, p: &TokenStream, attributes: &Attributes<'_>) -> 
                     __operands: #p::Grouped<'_, &#p::LocalArray>,
                     __written: &mut [#p::LocalArray],
                     __args: &Self,
-                ) -> #p::Result<#p::LocalArrays> {
+                    __results: &mut #p::LocalArrays,
+                ) -> #p::Result<()> {
                     #kernel
                 }
                 fn stages(
@@ -375,7 +376,7 @@ pub(crate) enum Fields {
     Foreign,
 }
 
-/// The call of a typed kernel from the variables `__cx`, `__operands`, `__written` and `__args`. Names of
+/// The call of a typed kernel from the variables `__cx`, `__operands`, `__written`, `__args` and `__results`. Names of
 /// ours have underscores, since authors' functions may be called `rows` or `cases`.
 pub(crate) fn kernel_call(
     path: &TokenStream,
@@ -423,8 +424,8 @@ pub(crate) fn kernel_call(
         names => quote!((#(#names),*)),
     };
     let all = match signature.results.count {
-        Some(_) => quote!([#(#names),*]),
-        None => quote!(#(#names)*),
+        Some(_) => quote!(#(__results.push(#names);)*),
+        None => quote!(#(__results.extend(#names);)*),
     };
     // A result of another `Result` type is reported where the author wrote it.
     let span = signature.results.span.resolved_at(Span::call_site());
@@ -433,7 +434,8 @@ pub(crate) fn kernel_call(
         #foreign
         #written
         #call
-        ::core::result::Result::Ok(::core::iter::FromIterator::from_iter(#all))
+        #all
+        ::core::result::Result::Ok(())
     }
 }
 

@@ -80,7 +80,8 @@ pub(crate) fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
                 __operands: #p::Grouped<'_, &#p::LocalArray>,
                 __written: &mut [#p::LocalArray],
                 __args: &dyn ::core::any::Any,
-            ) -> #p::Result<#p::LocalArrays> {
+                __results: &mut #p::LocalArrays,
+            ) -> #p::Result<()> {
                 let __args: &<#op as #p::Op>::Args = #p::typed(__DEF, __args)?;
                 #call
             }

@@ -21,7 +21,7 @@ pub trait Storage: Any + Send + Sync {
 }
 
 /// dtype, shape, strides and offset (in elements) of a local array.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct LocalMeta {
     /// The element type.
     pub dtype: DType,
@@ -33,14 +33,28 @@ pub struct LocalMeta {
     pub offset: usize,
 }
 
+/// Copies of memory, as the clone of a [`Shape`]: kernels and collectives clone views all the time.
+impl Clone for LocalMeta {
+    fn clone(&self) -> Self {
+        Self {
+            dtype: self.dtype,
+            shape: self.shape.clone(),
+            strides: SmallVec::from_slice(&self.strides),
+            offset: self.offset,
+        }
+    }
+}
+
 impl LocalMeta {
     /// Row-major from offset 0.
+    #[inline]
     pub fn contiguous(dtype: DType, shape: Shape) -> Self {
         let strides = shape.strides();
         Self { dtype, shape, strides, offset: 0 }
     }
     /// The elements of a storage that it reaches, from the first to the last: empty if it has no element, `None` if one lies
     /// before the storage, or beyond what can be counted.
+    #[inline]
     pub fn span(&self) -> Option<std::ops::Range<usize>> {
         if self.shape.contains(&0) {
             return Some(0..0);
@@ -54,6 +68,7 @@ impl LocalMeta {
         Some(usize::try_from(low).ok()?..usize::try_from(high).ok()?.checked_add(1)?)
     }
     /// Whether elements lie in row-major order without gaps (the offset may be anything).
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1;
         for (extent, stride) in self.shape.iter().zip(&self.strides).rev() {
@@ -82,18 +97,22 @@ impl LocalArray {
         Self { meta, storage }
     }
     /// dtype, shape, strides and offset.
+    #[inline]
     pub fn meta(&self) -> &LocalMeta {
         &self.meta
     }
     /// The element type.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.meta.dtype
     }
     /// The local shape.
+    #[inline]
     pub fn shape(&self) -> &Shape {
         &self.meta.shape
     }
     /// The number of elements.
+    #[inline]
     pub fn elements(&self) -> usize {
         self.meta.shape.elements()
     }
@@ -102,10 +121,12 @@ impl LocalArray {
         self.elements() * self.meta.dtype.size()
     }
     /// The shared storage.
+    #[inline]
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
     /// For backends: the storage, to be written where nobody else reads it.
+    #[inline]
     pub fn storage_mut(&mut self) -> &mut Arc<dyn Storage> {
         &mut self.storage
     }
@@ -114,10 +135,12 @@ impl LocalArray {
         self.storage.device()
     }
     /// Whether both are the same elements of one storage: equal without looking at the data.
+    #[inline]
     pub fn same_as(&self, other: &Self) -> bool {
         std::ptr::addr_eq(Arc::as_ptr(&self.storage), Arc::as_ptr(&other.storage)) && self.meta == other.meta
     }
     /// Whether elements lie in row-major order without gaps.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.meta.is_contiguous()
     }

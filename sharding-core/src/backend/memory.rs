@@ -85,7 +85,11 @@ impl MemoryLedger {
         let found = LAST.try_with(|last| {
             let slot = last.get(device.slot as usize % RECENT)?;
             match slot.get() {
-                Some((ledger, of, account)) if ledger == here && of == device => Some(account),
+                Some((ledger, of, account))
+                    if ledger == here && of.slot == device.slot && of.same_ordinal(device) =>
+                {
+                    Some(account)
+                }
                 _ => {
                     let account = self.shared_account(device);
                     slot.set(Some((here, device, account)));

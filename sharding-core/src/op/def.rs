@@ -55,9 +55,9 @@ pub trait Op: 'static {
     /// [`ErrorKind::Sharding`] where the op cannot run at all.
     fn rows(cx: &RuleCx<'_>, args: &Self::Args, rows: &mut Rows) -> Result<()>;
 
-    /// The local kernel: local arrays of the results from those of the operands. `written` are the operands declared
-    /// as written, in order; they are absent from `operands`, where their groups are empty (so that declared operands
-    /// keep their numbers).
+    /// The local kernel: adds the local arrays of the results, made from those of the operands, to `results`. `written` are
+    /// the operands declared as written, in order; they are absent from `operands`, where their groups are empty (so that
+    /// declared operands keep their numbers).
     ///
     /// # Errors
     /// What the primitives say.
@@ -66,7 +66,8 @@ pub trait Op: 'static {
         operands: Grouped<'_, &LocalArray>,
         written: &mut [LocalArray],
         args: &Self::Args,
-    ) -> Result<LocalArrays>;
+        results: &mut LocalArrays,
+    ) -> Result<()>;
 
     /// The staged function, run in place of the kernel if a staged row was chosen on any mesh axis.
     ///
@@ -78,9 +79,14 @@ pub trait Op: 'static {
     fn cases(cases: &mut Cases);
 }
 
-/// An erased local kernel.
-pub type ErasedKernel =
-    fn(&mut KernelCx<'_>, Grouped<'_, &LocalArray>, &mut [LocalArray], &dyn Any) -> Result<LocalArrays>;
+/// An erased local kernel. It adds its results to a list, as an array is long: to hand it up would copy it at every level.
+pub type ErasedKernel = fn(
+    &mut KernelCx<'_>,
+    Grouped<'_, &LocalArray>,
+    &mut [LocalArray],
+    &dyn Any,
+    &mut LocalArrays,
+) -> Result<()>;
 /// An erased shape function.
 pub type ErasedShape = fn(Grouped<'_, TensorMeta>, &dyn Any) -> Result<Metas>;
 /// An erased rule.
@@ -140,7 +146,9 @@ impl OpDef {
             args: TypeId::of::<O::Args>,
             shape: |operands, args| O::shape(operands, typed(O::DEF, args)?),
             rows: |cx, args, rows| O::rows(cx, typed(O::DEF, args)?, rows),
-            kernel: |cx, operands, written, args| O::kernel(cx, operands, written, typed(O::DEF, args)?),
+            kernel: |cx, operands, written, args, results| {
+                O::kernel(cx, operands, written, typed(O::DEF, args)?, results)
+            },
             stages: |cx, operands, args| O::stages(cx, operands, typed(O::DEF, args)?),
             cases: O::cases,
             at,

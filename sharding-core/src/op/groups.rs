@@ -9,6 +9,7 @@ pub struct Groups<'a>(pub &'a [u16]);
 
 impl Groups<'_> {
     /// The flat operands of a declared operand.
+    #[inline]
     pub fn range(self, declared: usize) -> Range<usize> {
         let start = self.0.iter().take(declared).map(|n| usize::from(*n)).sum();
         start..start + self.0.get(declared).map_or(0, |n| usize::from(*n))
@@ -48,10 +49,12 @@ impl<'a, T> Grouped<'a, T> {
         self.flat
     }
     /// Those of a slice operand.
+    #[inline]
     pub fn many(&self, declared: usize) -> &'a [T] {
         self.flat.get(self.groups.range(declared)).unwrap_or(&[])
     }
     /// That of an optional operand.
+    #[inline]
     pub fn optional(&self, declared: usize) -> Option<&'a T> {
         self.many(declared).first()
     }
@@ -59,6 +62,7 @@ impl<'a, T> Grouped<'a, T> {
     ///
     /// # Errors
     /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if it is missing, which dispatch rules out.
+    #[inline]
     pub fn one(&self, declared: usize) -> crate::Result<&'a T> {
         self.optional(declared).ok_or_else(|| {
             crate::Error::new(crate::ErrorKind::Internal, format!("operand {declared} was not passed"))

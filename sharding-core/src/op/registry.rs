@@ -119,7 +119,7 @@ mod tests {
             args: TypeId::of::<()>,
             shape: |_, _| Ok(crate::Metas::new()),
             rows: |_, _, _| Ok(()),
-            kernel: |_, _, _, _| Ok(crate::backend::LocalArrays::new()),
+            kernel: |_, _, _, _, _| Ok(()),
             stages: |_, _, _| Ok(Vec::new()),
             cases: |_| {},
             at: ("ops.rs", line),

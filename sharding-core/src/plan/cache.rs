@@ -46,9 +46,12 @@ impl Key<'_> {
     fn hash(&self) -> u64 {
         let mut hasher = FxHasher::default();
         self.def.name.hash(&mut hasher);
-        self.scope.hash(&mut hasher);
-        self.args.words().hash(&mut hasher);
-        self.groups.0.hash(&mut hasher);
+        for word in self.scope.iter().chain(self.args.words()) {
+            hasher.write_u64(*word);
+        }
+        for n in self.groups.0 {
+            hasher.write_u16(*n);
+        }
         for operand in self.operands {
             match operand {
                 KeyOperand::Tensor(layout) => hasher.write_u64(layout.hash64()),

@@ -25,7 +25,7 @@ thread_local! {
 /// # Errors
 /// As [`TensorLayout::with_mapping`] and [`Program::search`].
 pub(crate) fn program(source: &TensorLayout, target: &DeviceMapping) -> Result<Arc<Program>> {
-    let scope = Scope::current();
+    let scope = Scope::in_force();
     let model = scope.cost_key();
     let mut hasher = FxHasher::default();
     (source.hash64(), model).hash(&mut hasher);

@@ -32,8 +32,8 @@ impl Program {
         for step in &self.steps {
             let _span = step.span(op).entered();
             let _seen = Seen::new(|| Event::Step { op, step });
-            shards = match step.kind {
-                StepKind::Relabel => Ok(shards),
+            let moved = match step.kind {
+                StepKind::Relabel => continue,
                 // Local steps are the same on every backend.
                 StepKind::LocalSlice | StepKind::KeepOneCopy(_) => {
                     InProcess(&**backend).run(op, step, shards)
@@ -49,8 +49,11 @@ impl Program {
                     moved
                 }
                 _ => collective(&**backend, op, step, shards),
+            };
+            match moved {
+                Ok(moved) => shards = moved,
+                Err(error) => return Err(error.with_op(op)),
             }
-            .map_err(|error| error.with_op(op))?;
         }
         Ok(shards)
     }

@@ -51,8 +51,9 @@ pub(crate) trait Watch: Send + Sync {
 /// All that watch a scope.
 pub(crate) type Watchers = Vec<Arc<dyn Watch>>;
 
-/// Ends its event when dropped, on whatever way out.
-pub(crate) struct Seen<'a>(Option<(Event<'a>, Arc<Scope>)>);
+/// Ends its event when dropped, on whatever way out. (In a box, as nearly always there is none: what is not there is neither
+/// moved nor dropped.)
+pub(crate) struct Seen<'a>(Option<Box<(Event<'a>, Arc<Scope>)>>);
 
 impl<'a> Seen<'a> {
     /// Begins an event, which is made only if somebody watches.
@@ -65,13 +66,13 @@ impl<'a> Seen<'a> {
     fn begin(event: Event<'a>) -> Self {
         let scope = Scope::current();
         scope.watchers().iter().for_each(|watch| watch.begin(&event));
-        Self(Some((event, scope)))
+        Self(Some(Box::new((event, scope))))
     }
 
     /// Adds the results of an op.
     #[inline]
     pub(crate) fn results<'b>(&mut self, layouts: impl Iterator<Item = &'b TensorLayout>) {
-        if let Some((Event::Op { results, .. }, _)) = &mut self.0 {
+        if let Some((Event::Op { results, .. }, _)) = self.0.as_deref_mut() {
             results.extend(layouts.cloned());
         }
     }
@@ -80,7 +81,7 @@ impl<'a> Seen<'a> {
 impl Drop for Seen<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some((event, scope)) = &self.0 {
+        if let Some((event, scope)) = self.0.as_deref() {
             // Innermost first, as they began outermost first.
             scope.watchers().iter().rev().for_each(|watch| watch.end(event));
         }

@@ -81,7 +81,8 @@ macro_rules! op {
                 operands: Grouped<'_, &LocalArray>,
                 written: &mut [LocalArray],
                 args: &Self::Args,
-            ) -> Result<LocalArrays> {
+                results: &mut LocalArrays,
+            ) -> Result<()> {
                 type Kernel<A> = fn(
                     &mut KernelCx<'_>,
                     Grouped<'_, &LocalArray>,
@@ -89,7 +90,8 @@ macro_rules! op {
                     &A,
                 ) -> Result<LocalArrays>;
                 let kernel: Kernel<$args> = $kernel;
-                kernel(cx, operands, written, args)
+                results.extend(kernel(cx, operands, written, args)?);
+                Ok(())
             }
             #[allow(unused_variables)]
             fn stages(
@@ -526,10 +528,10 @@ impl Op for Store {
         operands: Grouped<'_, &LocalArray>,
         written: &mut [LocalArray],
         (): &(),
-    ) -> Result<LocalArrays> {
+        _: &mut LocalArrays,
+    ) -> Result<()> {
         let source = operands.one(1)?;
-        cx.store(&mut written[0], source, &vec![0; source.shape().len()])?;
-        Ok(LocalArrays::new())
+        cx.store(&mut written[0], source, &vec![0; source.shape().len()])
     }
     fn stages(_: &mut StageCx<'_>, _: Grouped<'_, Shards>, (): &()) -> Result<Vec<Shards>> {
         Err(bad("no stages"))

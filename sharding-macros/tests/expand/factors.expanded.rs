@@ -135,11 +135,11 @@ const _: () = {
             >,
             __written: &mut [::sharding_core::__private::LocalArray],
             __args: &Self,
-        ) -> ::sharding_core::__private::Result<
-            ::sharding_core::__private::LocalArrays,
-        > {
+            __results: &mut ::sharding_core::__private::LocalArrays,
+        ) -> ::sharding_core::__private::Result<()> {
             let result_0 = __kernel(__cx, __operands.one(0)?, __operands.one(1)?)?;
-            ::core::result::Result::Ok(::core::iter::FromIterator::from_iter([result_0]))
+            __results.push(result_0);
+            ::core::result::Result::Ok(())
         }
         fn stages(
             __cx: &mut ::sharding_core::__private::StageCx<'_>,
@@ -271,9 +271,11 @@ const _: () = {
             >,
             __written: &mut [sharding_ops::__private::LocalArray],
             __args: &Self,
-        ) -> sharding_ops::__private::Result<sharding_ops::__private::LocalArrays> {
+            __results: &mut sharding_ops::__private::LocalArrays,
+        ) -> sharding_ops::__private::Result<()> {
             let result_0 = __kernel(__cx, __operands.one(0)?, __operands.one(1)?)?;
-            ::core::result::Result::Ok(::core::iter::FromIterator::from_iter([result_0]))
+            __results.push(result_0);
+            ::core::result::Result::Ok(())
         }
         fn stages(
             __cx: &mut sharding_ops::__private::StageCx<'_>,

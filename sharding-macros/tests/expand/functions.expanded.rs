@@ -137,9 +137,8 @@ const _: () = {
             >,
             __written: &mut [::sharding_core::__private::LocalArray],
             __args: &Self,
-        ) -> ::sharding_core::__private::Result<
-            ::sharding_core::__private::LocalArrays,
-        > {
+            __results: &mut ::sharding_core::__private::LocalArrays,
+        ) -> ::sharding_core::__private::Result<()> {
             let (result_0, result_1) = __kernel(
                 __cx,
                 __operands.one(0)?,
@@ -150,9 +149,9 @@ const _: () = {
                 __args.mode.as_deref(),
                 ::core::clone::Clone::clone(&__args.seed),
             )?;
-            ::core::result::Result::Ok(
-                ::core::iter::FromIterator::from_iter([result_0, result_1]),
-            )
+            __results.push(result_0);
+            __results.push(result_1);
+            ::core::result::Result::Ok(())
         }
         fn stages(
             __cx: &mut ::sharding_core::__private::StageCx<'_>,
@@ -287,11 +286,11 @@ const _: () = {
             >,
             __written: &mut [::sharding_core::__private::LocalArray],
             __args: &Self,
-        ) -> ::sharding_core::__private::Result<
-            ::sharding_core::__private::LocalArrays,
-        > {
+            __results: &mut ::sharding_core::__private::LocalArrays,
+        ) -> ::sharding_core::__private::Result<()> {
             let result_0 = __kernel(__cx, __operands.one(0)?, &*__args.sizes)?;
-            ::core::result::Result::Ok(::core::iter::FromIterator::from_iter(result_0))
+            __results.extend(result_0);
+            ::core::result::Result::Ok(())
         }
         fn stages(
             __cx: &mut ::sharding_core::__private::StageCx<'_>,

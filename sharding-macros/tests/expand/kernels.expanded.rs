@@ -79,9 +79,8 @@ const _: () = {
             >,
             __written: &mut [::sharding_core::__private::LocalArray],
             __args: &Self,
-        ) -> ::sharding_core::__private::Result<
-            ::sharding_core::__private::LocalArrays,
-        > {
+            __results: &mut ::sharding_core::__private::LocalArrays,
+        ) -> ::sharding_core::__private::Result<()> {
             ::core::result::Result::Err(
                 ::sharding_core::__private::no_portable_kernel(__cx),
             )
@@ -141,7 +140,8 @@ const _: () = {
         >,
         __written: &mut [::sharding_core::__private::LocalArray],
         __args: &dyn ::core::any::Any,
-    ) -> ::sharding_core::__private::Result<::sharding_core::__private::LocalArrays> {
+        __results: &mut ::sharding_core::__private::LocalArrays,
+    ) -> ::sharding_core::__private::Result<()> {
         let __args: &<sharding_ops::top_k as ::sharding_core::__private::Op>::Args = ::sharding_core::__private::typed(
             __DEF,
             __args,
@@ -152,9 +152,9 @@ const _: () = {
             __operands.one(0)?,
             ::core::clone::Clone::clone(argument_1),
         )?;
-        ::core::result::Result::Ok(
-            ::core::iter::FromIterator::from_iter([result_0, result_1]),
-        )
+        __results.push(result_0);
+        __results.push(result_1);
+        ::core::result::Result::Ok(())
     }
     ::sharding_core::__private::inventory::submit! {
         ::sharding_core::__private::KernelDef { op : __DEF, backend : "cuda", run :

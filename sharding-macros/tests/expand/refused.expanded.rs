@@ -82,9 +82,8 @@ const _: () = {
             >,
             __written: &mut [::sharding_core::__private::LocalArray],
             __args: &Self,
-        ) -> ::sharding_core::__private::Result<
-            ::sharding_core::__private::LocalArrays,
-        > {
+            __results: &mut ::sharding_core::__private::LocalArrays,
+        ) -> ::sharding_core::__private::Result<()> {
             ::core::result::Result::Err(
                 ::sharding_core::__private::not_compiled("arguments"),
             )
@@ -204,9 +203,8 @@ const _: () = {
             >,
             __written: &mut [::sharding_core::__private::LocalArray],
             __args: &Self,
-        ) -> ::sharding_core::__private::Result<
-            ::sharding_core::__private::LocalArrays,
-        > {
+            __results: &mut ::sharding_core::__private::LocalArrays,
+        ) -> ::sharding_core::__private::Result<()> {
             ::core::result::Result::Err(
                 ::sharding_core::__private::not_compiled("signature"),
             )

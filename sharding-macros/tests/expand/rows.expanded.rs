@@ -106,12 +106,11 @@ const _: () = {
             >,
             __written: &mut [::sharding_core::__private::LocalArray],
             __args: &Self,
-        ) -> ::sharding_core::__private::Result<
-            ::sharding_core::__private::LocalArrays,
-        > {
+            __results: &mut ::sharding_core::__private::LocalArrays,
+        ) -> ::sharding_core::__private::Result<()> {
             let [written_0] = ::sharding_core::__private::written(__written)?;
             let () = __kernel(__cx, written_0, __operands.one(1)?)?;
-            ::core::result::Result::Ok(::core::iter::FromIterator::from_iter([]))
+            ::core::result::Result::Ok(())
         }
         fn stages(
             __cx: &mut ::sharding_core::__private::StageCx<'_>,

@@ -9,23 +9,25 @@ use smallvec::SmallVec;
 
 /// An embedding that takes global indices for local ones.
 static EMBEDDING_WITHOUT_BASE: OpDef = OpDef {
-    kernel: |cx, operands, _, _| {
+    kernel: |cx, operands, _, _, results| {
         let (table, indices) = (*operands.one(0)?, *operands.one(1)?);
         let bound = cx.operand(0)?.shape().extent(0) as i64;
-        Ok([cx.gather(Gather { axis: 0, base: 0, bound }, table, indices)?].into_iter().collect())
+        results.push(cx.gather(Gather { axis: 0, base: 0, bound }, table, indices)?);
+        Ok(())
     },
     ..*<embedding as Op>::DEF
 };
 
 /// A gather that counts its base from the device's number in the mesh and a balanced share.
 static GATHER_BY_POSITION: OpDef = OpDef {
-    kernel: |cx, operands, _, all| {
+    kernel: |cx, operands, _, all, results| {
         let (x, indices) = (*operands.one(0)?, *operands.one(1)?);
         let axis = x.shape().axis(args::<gather>(all).axis)?;
         let bound = cx.operand(0)?.shape().extent(axis) as i64;
         let split = cx.operand(0)?.places().iter().any(|place| place.tensor_axis() == Some(axis));
         let base = if split { (cx.position() * x.shape().extent(axis)) as i64 } else { 0 };
-        Ok([cx.gather(Gather { axis, base, bound }, x, indices)?].into_iter().collect())
+        results.push(cx.gather(Gather { axis, base, bound }, x, indices)?);
+        Ok(())
     },
     ..*<gather as Op>::DEF
 };
@@ -50,7 +52,7 @@ pub(super) static MATMUL: OpDef = OpDef {
 
 /// A store into a part that takes global indices for local ones.
 static STORE_LOCALLY: OpDef = OpDef {
-    kernel: |cx, operands, written, all| {
+    kernel: |cx, operands, written, all, _| {
         let source = *operands.one(1)?;
         let indices = &args::<buffer_store_slice>(all).indices;
         let at: SmallVec<[usize; 4]> = (0..source.shape().len())
@@ -62,7 +64,7 @@ static STORE_LOCALLY: OpDef = OpDef {
         for into in written {
             cx.store(into, source, &at)?;
         }
-        Ok(Default::default())
+        Ok(())
     },
     cases: |cases| {
         use sharding_core::op::CaseOperand;

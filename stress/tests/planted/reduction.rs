@@ -10,28 +10,30 @@ use sharding_ops::{layer_norm, max, mean, softmax, sum};
 
 /// A mean that divides by what the device holds.
 static LOCAL_MEAN: OpDef = OpDef {
-    kernel: |cx, operands, _, all| {
+    kernel: |cx, operands, _, all, results| {
         let (x, mean) = (*operands.one(0)?, args::<mean>(all));
         let axis = x.shape().axis(mean.axis)?;
         let total = cx.reduce(ReduceOp::Sum, x, &[axis])?;
         let count = Expr::constant(x.shape().extent(axis).max(1) as f64, total.dtype());
         let shape = if mean.keepdims { total.shape().clone() } else { total.shape().without(axis) };
         let total = cx.reshape(&total, &shape)?;
-        Ok([cx.map(&Expr::binary(BinaryOp::Div, Expr::input(0), count), &[&total])?].into_iter().collect())
+        results.push(cx.map(&Expr::binary(BinaryOp::Div, Expr::input(0), count), &[&total])?);
+        Ok(())
     },
     ..*<mean as Op>::DEF
 };
 
 /// A sum that starts from 1 on every device.
 static SUM_FROM_ONE: OpDef = OpDef {
-    kernel: |cx, operands, _, all| {
+    kernel: |cx, operands, _, all, results| {
         let (x, sum) = (*operands.one(0)?, args::<sum>(all));
         let axis = x.shape().axis(sum.axis)?;
         let total = cx.reduce(ReduceOp::Sum, x, &[axis])?;
         let shape = if sum.keepdims { total.shape().clone() } else { total.shape().without(axis) };
         let total = cx.reshape(&total, &shape)?;
         let one = Expr::constant(1_i64, total.dtype());
-        Ok([cx.map(&Expr::binary(BinaryOp::Add, Expr::input(0), one), &[&total])?].into_iter().collect())
+        results.push(cx.map(&Expr::binary(BinaryOp::Add, Expr::input(0), one), &[&total])?);
+        Ok(())
     },
     ..*<sum as Op>::DEF
 };

@@ -124,11 +124,19 @@ impl Call<'_> {
         let shared = |other: Device| self.backend.shares_memory(other, device);
         let near = self.shards.iter().all(|shard| shared(shard.device())) && mesh.devices().all(shared);
         near.then(|| {
-            let inputs: SmallVec<[&LocalArray; FAN]> = self.shards.iter().collect();
+            let mut inputs: SmallVec<[&LocalArray; FAN]> = SmallVec::new();
+            for shard in self.shards {
+                inputs.push(shard);
+            }
             let mut made = self.alloc(device, first.dtype(), first.shape())?;
             let outputs = std::slice::from_mut(&mut made);
             self.backend.launch(primitive, &mut [Work { op: self.op, device, inputs: &inputs, outputs }])?;
-            Ok(LocalArrays::from_elem(made, n))
+            let mut all = LocalArrays::with_capacity(n);
+            for _ in 1..n {
+                all.push(made.clone());
+            }
+            all.push(made);
+            Ok(all)
         })
     }
 

@@ -221,12 +221,14 @@ impl<'a> Executor<'a> {
             let read: Vec<&LocalArray> = read.iter().collect();
             let mut cx =
                 KernelCx::new(subject.backend, subject.def.name, device, position, &layouts, results);
-            let outputs = super::caught(|| {
+            let mut outputs = LocalArrays::new();
+            super::caught(|| {
                 (subject.kernel)(
                     &mut cx,
                     Grouped::new(&read, Groups(&groups)),
                     &mut written,
                     case.args.as_any(),
+                    &mut outputs,
                 )
             })
             .map_err(|error| Wrong::at(position, format!("the kernel fails: {error}")))?;

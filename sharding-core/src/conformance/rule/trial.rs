@@ -2,6 +2,7 @@
 
 use super::Subject;
 use super::execute::{Execution, kernel_operands};
+use crate::backend::LocalArrays;
 use crate::conformance::host::HostArray;
 use crate::kernel::KernelCx;
 use crate::op::{Case, Fill, Grouped, Groups, OperandKind};
@@ -60,9 +61,10 @@ impl Trial {
         let (read, groups, mut written) = kernel_operands(&self.roles, &self.case, arrays);
         let mut cx = KernelCx::new(subject.backend, subject.def.name, subject.device, 0, &operands, &results);
         let read: Vec<_> = read.iter().collect();
-        let made = super::caught(|| {
+        let mut made = LocalArrays::new();
+        super::caught(|| {
             let operands = Grouped::new(&read, Groups(&groups));
-            (subject.kernel)(&mut cx, operands, &mut written, self.case.args.as_any())
+            (subject.kernel)(&mut cx, operands, &mut written, self.case.args.as_any(), &mut made)
         })?;
         let execution = Execution::read(subject.backend, &[made], &[written])?;
         for (want, meta) in execution.results.iter().zip(&self.results) {

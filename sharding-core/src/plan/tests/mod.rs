@@ -59,7 +59,7 @@ pub(super) static OP: OpDef = OpDef {
     args: TypeId::of::<Given>,
     shape: |_, _| unreachable!("the planner asks no shapes"),
     rows: given,
-    kernel: |_, _, _, _| unreachable!("the planner runs no kernel"),
+    kernel: |_, _, _, _, _| unreachable!("the planner runs no kernel"),
     stages: |_, _, _| unreachable!("the planner runs no stages"),
     cases: |_| {},
     at: ("tests.rs", 1),
