@@ -4,8 +4,8 @@
 //! f16 and bf16 are converted to f32 as a whole, multiplied, and rounded once. Integers of every width are multiplied as
 //! i64, whose low bits are those of any narrower product, and of u64.
 
-use crate::device::{self, dispatch};
-use crate::element::{Item, Kind, Narrow, Slot, is_narrow, kind, with_narrow};
+use crate::device::{self, dispatch, vectorize};
+use crate::element::{Item, Kind, Narrow, is_narrow, kind, with_narrow};
 use crate::map::Lane;
 use crate::map::apply;
 use crate::storage::{View, as_slots, internal, overwrite, unsupported, with_word};
@@ -24,8 +24,10 @@ const SMALL: usize = 16 * 16 * 16;
 const LARGE: usize = 1 << 22;
 /// Matrices of at least this many multiplications split inside rather than over the batch.
 const SPLIT: usize = 1 << 25;
-/// Columns of a result row that are added up in registers.
-const COLUMNS: usize = 32;
+/// Rows of a result that loops add up together, so that they share what is read of the right factor.
+const ROWS: usize = 4;
+/// Columns of such rows that loops add up together, in registers: of one row four times as many.
+const COLUMNS: usize = 8;
 /// Up to this many rows by a transposed matrix, `gemm` spends more on bringing the matrix into order than on the product.
 const FEW_ROWS: usize = 128;
 /// Rows of a result per task of the pool, where scalar products of rows are taken.
@@ -55,25 +57,23 @@ fn is_number(dtype: DType) -> bool {
 /// An operand in memory, as it is computed in.
 struct Factor<'a, T: Clone> {
     data: Cow<'a, [T]>,
-    strides: SmallVec<[isize; 4]>,
-    offset: usize,
-    shape: &'a Shape,
+    meta: Cow<'a, LocalMeta>,
 }
 
 impl<'a, T: Item> Factor<'a, T> {
     fn new(array: &'a LocalArray) -> Result<Self> {
-        let (dtype, shape) = (array.dtype(), array.shape());
+        let dtype = array.dtype();
         if is_narrow(dtype) {
             return with_word!(dtype, W => {
                 let elements = View::<W>::of(array)?.to_dense();
                 let mut data = vec![T::ZERO; elements.len()];
                 T::load(dtype, cast_slice(&elements), &mut data);
-                Ok(Self { data: data.into(), strides: shape.strides().into_iter().collect(), offset: 0, shape })
+                let meta = LocalMeta::contiguous(dtype, array.shape().clone());
+                Ok(Self { data: data.into(), meta: Cow::Owned(meta) })
             });
         }
         let view = View::<T>::of(array)?;
-        let (strides, offset) = (view.meta().strides.iter().copied().collect(), view.meta().offset);
-        Ok(Self { data: view.data().into(), strides, offset, shape })
+        Ok(Self { data: view.data().into(), meta: Cow::Borrowed(view.meta()) })
     }
 }
 
@@ -88,8 +88,9 @@ struct Batch<'a, T> {
 }
 
 impl<'a, T: Item> Batch<'a, T> {
+    #[inline(always)]
     fn new(factor: &'a Factor<'_, T>, batch: &[usize]) -> Result<Self> {
-        let (shape, strides) = (factor.shape, &factor.strides);
+        let LocalMeta { shape, strides, offset, .. } = &*factor.meta;
         let misfit = || internal(format!("{shape} is no batch of matrices over {batch:?}"));
         let own = shape.len().checked_sub(2).ok_or_else(misfit)?;
         let lead = batch.len().checked_sub(own).ok_or_else(misfit)?;
@@ -101,8 +102,8 @@ impl<'a, T: Item> Batch<'a, T> {
                 return Err(misfit());
             }
         }
-        let offset = factor.offset as isize;
-        Ok(Self { data: &factor.data, offset, batch: steps, row: strides[own], column: strides[own + 1] })
+        let (row, column) = (strides[own], strides[own + 1]);
+        Ok(Self { data: &factor.data, offset: *offset as isize, batch: steps, row, column })
     }
 
     /// Where a matrix begins.
@@ -129,15 +130,16 @@ struct Product<'a, T> {
 }
 
 impl<'a, T: Item> Product<'a, T> {
+    #[inline(always)]
     fn new(
         a: &'a Factor<'_, T>,
         b: &'a Factor<'_, T>,
         bias: Option<&LocalArray>,
         out: &Shape,
     ) -> Result<Self> {
-        let misfit = || internal(format!("the matrix product of {} and {} into {out}", a.shape, b.shape));
-        let (&[.., rows, k], &[.., inner, columns], &[ref batch @ .., m, n]) =
-            (&**a.shape, &**b.shape, &**out)
+        let (left, right) = (&a.meta.shape, &b.meta.shape);
+        let misfit = || internal(format!("the matrix product of {left} and {right} into {out}"));
+        let (&[.., rows, k], &[.., inner, columns], &[ref batch @ .., m, n]) = (&**left, &**right, &**out)
         else {
             return Err(misfit());
         };
@@ -195,68 +197,78 @@ impl<'a, T: Item> Product<'a, T> {
         }
     }
 
-    /// The scalar products of a row with neighbouring columns that lie beside each other, where there are 8, 16 or 32; whether
-    /// that is so. The order of additions is that of [`by_loops`](Self::by_loops).
-    #[inline(always)]
-    fn in_registers(&self, starts: (isize, isize), sums: &mut [T]) -> bool {
-        if let Ok(sums) = <&mut [T; 8]>::try_from(&mut *sums) {
-            *sums = self.products(starts);
-        } else if let Ok(sums) = <&mut [T; 16]>::try_from(&mut *sums) {
-            *sums = self.products(starts);
-        } else if let Ok(sums) = <&mut [T; COLUMNS]>::try_from(sums) {
-            *sums = self.products(starts);
-        } else {
-            return false;
-        }
-        true
+    /// One matrix by loops; `a` and `b` say where the factors begin. Every element is added up in the order of `k`, whatever
+    /// stands beside it.
+    fn by_loops(&self, a: isize, b: isize, out: &mut [MaybeUninit<T>]) {
+        vectorize(
+            #[inline(always)]
+            move || {
+                for (number, rows) in out.chunks_mut(ROWS * self.n).enumerate() {
+                    let a = a + (number * ROWS) as isize * self.a.row;
+                    if rows.len() == ROWS * self.n {
+                        self.row_block::<ROWS, COLUMNS>(a, b, rows);
+                        continue;
+                    }
+                    for (i, row) in rows.chunks_mut(self.n).enumerate() {
+                        self.row_block::<1, { ROWS * COLUMNS }>(a + i as isize * self.a.row, b, row);
+                    }
+                }
+            },
+        );
     }
 
+    /// `R` rows of the result, from row `a` of the left factor on; where there is room, `WIDE` columns at a time.
     #[inline(always)]
-    fn products<const C: usize>(&self, (a, b): (isize, isize)) -> [T; C] {
-        let mut sums = [T::ZERO; C];
+    fn row_block<const R: usize, const WIDE: usize>(&self, a: isize, b: isize, out: &mut [MaybeUninit<T>]) {
+        let mut j = 0;
+        while j < self.n {
+            let b = b + j as isize * self.b.column;
+            let (left, side_by_side) = (self.n - j, self.b.column == 1);
+            if side_by_side && left >= WIDE {
+                put(self.products::<R, WIDE>(a, b), j, self, out);
+                j += WIDE;
+            } else if side_by_side && left >= COLUMNS {
+                put(self.products::<R, COLUMNS>(a, b), j, self, out);
+                j += COLUMNS;
+            } else {
+                let width = left.min(COLUMNS);
+                put(self.strided_products::<R>(a, b, width), j, self, out);
+                j += width;
+            }
+        }
+    }
+
+    /// The scalar products of rows with columns that lie beside each other.
+    #[inline(always)]
+    fn products<const R: usize, const C: usize>(&self, a: isize, b: isize) -> [[T; C]; R] {
+        let mut sums = [[T::ZERO; C]; R];
         for l in 0..self.k as isize {
-            let x = self.a.data[(a + l * self.a.column) as usize];
-            let row = &self.b.data[(b + l * self.b.row) as usize..][..C];
-            for (sum, y) in sums.iter_mut().zip(row) {
-                *sum = T::plus(*sum, T::times(x, *y));
+            let y = &self.b.data[(b + l * self.b.row) as usize..][..C];
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let x = self.a.data[(a + i as isize * self.a.row + l * self.a.column) as usize];
+                for (sum, y) in sums.iter_mut().zip(y) {
+                    *sum = T::plus(*sum, T::times(x, *y));
+                }
             }
         }
         sums
     }
 
-    /// One matrix by loops; `a` and `b` say where the factors begin.
-    fn by_loops(&self, a: isize, b: isize, out: &mut [MaybeUninit<T>]) {
-        let place = |start: isize, i: usize, row: isize, j: usize, column: isize| {
-            (start + i as isize * row + j as isize * column) as usize
-        };
-        for (i, out) in out.chunks_mut(self.n).enumerate() {
-            for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
-                let mut sums = [T::ZERO; COLUMNS];
-                let sums = &mut sums[..out.len()];
-                let starts = (a + i as isize * self.a.row, b + (block * COLUMNS) as isize * self.b.column);
-                let done = self.b.column == 1 && self.in_registers(starts, sums);
-                for l in 0..if done { 0 } else { self.k } {
-                    let x = self.a.data[place(a, i, self.a.row, l, self.a.column)];
-                    let from = place(b, l, self.b.row, block * COLUMNS, self.b.column);
-                    if self.b.column == 1 {
-                        for (sum, y) in sums.iter_mut().zip(&self.b.data[from..]) {
-                            *sum = T::plus(*sum, T::times(x, *y));
-                        }
-                    } else {
-                        for (j, sum) in sums.iter_mut().enumerate() {
-                            let y = self.b.data[(from as isize + j as isize * self.b.column) as usize];
-                            *sum = T::plus(*sum, T::times(x, y));
-                        }
-                    }
-                }
-                for (sum, bias) in sums.iter_mut().zip(self.bias_from(block * COLUMNS)) {
-                    *sum = T::plus(*sum, *bias);
-                }
-                for (slot, sum) in out.iter_mut().zip(sums) {
-                    slot.put(*sum);
+    /// The same with `width` columns that lie anywhere.
+    #[inline(always)]
+    fn strided_products<const R: usize>(&self, a: isize, b: isize, width: usize) -> [[T; COLUMNS]; R] {
+        let mut sums = [[T::ZERO; COLUMNS]; R];
+        for l in 0..self.k as isize {
+            let b = b + l * self.b.row;
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let x = self.a.data[(a + i as isize * self.a.row + l * self.a.column) as usize];
+                for (j, sum) in sums[..width].iter_mut().enumerate() {
+                    let y = self.b.data[(b + j as isize * self.b.column) as usize];
+                    *sum = T::plus(*sum, T::times(x, y));
                 }
             }
         }
+        sums
     }
 }
 
@@ -420,10 +432,10 @@ impl WithSimd for RowProducts<'_> {
             let mut j = 0;
             while j < *n {
                 if rows == 1 {
-                    put(scalar_products(simd, [first(0)], columns::<4>(j, *n, &column)), j, *n, product, out);
+                    put(scalar_products(simd, [first(0)], columns::<4>(j, *n, &column)), j, product, out);
                 } else {
                     let rows = [first(0), first(1), first(2), first(3)];
-                    put(scalar_products(simd, rows, columns::<4>(j, *n, &column)), j, *n, product, out);
+                    put(scalar_products(simd, rows, columns::<4>(j, *n, &column)), j, product, out);
                 }
                 j += 4;
             }
@@ -443,21 +455,28 @@ fn columns<'a, const C: usize>(j: usize, n: usize, column: &impl Fn(usize) -> &'
 
 /// Puts scalar products in their places, from column `j` on; those beyond the last row or column are left out.
 #[inline(always)]
-fn put<const R: usize, const C: usize>(
-    sums: [[f32; C]; R],
+fn put<T: Item, const R: usize, const C: usize>(
+    sums: [[T; C]; R],
     j: usize,
-    n: usize,
-    product: &Product<'_, f32>,
-    out: &mut [MaybeUninit<f32>],
+    product: &Product<'_, T>,
+    out: &mut [MaybeUninit<T>],
 ) {
     let bias = product.bias_from(j);
-    for (sums, out) in sums.iter().zip(out.chunks_mut(n)) {
-        let slots = sums.iter().zip(&mut out[j..]);
+    for (sums, out) in sums.iter().zip(out.chunks_mut(product.n)) {
+        let out = &mut out[j..];
         // Apart, as a read from an empty slice that is only masked out costs hundreds of cycles.
-        if bias.is_empty() {
-            slots.for_each(|(sum, slot)| _ = slot.write(*sum));
+        if !bias.is_empty() {
+            for ((sum, slot), bias) in sums.iter().zip(out).zip(bias) {
+                slot.write(T::plus(*sum, *bias));
+            }
+        } else if let Some(slots) = out.first_chunk_mut::<C>() {
+            for (sum, slot) in sums.iter().zip(slots) {
+                slot.write(*sum);
+            }
         } else {
-            slots.zip(bias).for_each(|((sum, slot), bias)| _ = slot.write(sum + bias));
+            for (sum, slot) in sums.iter().zip(out) {
+                slot.write(*sum);
+            }
         }
     }
 }
@@ -519,7 +538,7 @@ fn product(a: &LocalArray, b: &LocalArray, bias: Option<&LocalArray>, out: &mut 
     if !is_number(dtype) {
         return Err(unsupported(format_args!("a matrix product of {dtype}")));
     }
-    if [Some(a), Some(b), bias].into_iter().flatten().any(|factor| factor.dtype() != dtype) {
+    if a.dtype() != dtype || b.dtype() != dtype || bias.is_some_and(|bias| bias.dtype() != dtype) {
         return Err(internal(format!("the matrix product of {a:?} and {b:?} into {out:?}")));
     }
     if out.elements() == 0 {

@@ -99,6 +99,27 @@ fn large_products_agree_with_sums() {
     }
 }
 
+/// Whatever rows and columns are added up together, each element is that of a loop over `k`, bit for bit.
+#[test]
+fn small_products_are_added_up_in_order() {
+    for (m, k) in (1..=9).flat_map(|m| [1, 2, 5].map(|k| (m, k))) {
+        for n in [1, 7, 8, 9, 31, 32, 33, 41] {
+            let a: Vec<f32> = (0..(m * k) as u64).map(f32::sample).collect();
+            let b: Vec<f32> = (0..(k * n) as u64).map(|i| f32::sample(i + 1000)).collect();
+            let (x, y) = (array([m, k], &a), array([k, n], &b));
+            let across: Vec<f32> = (0..n * k).map(|i| b[i % k * n + i / k]).collect();
+            let across = array([n, k], &across).permute(&[1, 0]);
+            let sum = |i: usize, j: usize| (0..k).fold(0.0, |sum, l| sum + a[i * k + l] * b[l * n + j]);
+            let want: Vec<u32> = (0..m * n).map(|at| sum(at / n, at % n).to_bits()).collect();
+            for y in [&y, &across] {
+                let got = launch(&Primitive::Dot, &[&x, y], DType::F32, &[m, n].into()).unwrap();
+                let got: Vec<u32> = values::<f32>(&got).into_iter().map(f32::to_bits).collect();
+                assert_eq!(got, want, "{m}x{k}x{n}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_linear_layer_adds_its_bias_once_at_every_size() {
     for (m, n) in [1, 2, 3, 4, 5, 9, 130].into_iter().flat_map(|m| [1, 3, 4, 5, 9].map(|n| (m, n))) {
