@@ -15,7 +15,8 @@ pub(crate) fn supports(iota: &Iota) -> Support {
     }
 }
 
-/// Runs the primitive.
+/// Runs the primitive. A function of its own, as that of [`random`](crate::random::run).
+#[inline(never)]
 pub(crate) fn run(iota: &Iota, out: &mut LocalArray) -> Result<()> {
     let float = |i: usize| iota.start + iota.step * i as f64;
     // Whole numbers stay exact beyond 2^53; fractions are cut off at the end.

@@ -112,7 +112,7 @@ impl<'a> Source<'a> {
         }
         with_lane!(dtype, T => {
             let view = View::<T>::of(array)?;
-            if **array.shape() == **shape && let Some(elements) = view.dense() {
+            if array.shape() == shape && let Some(elements) = view.dense() {
                 return Ok(Source::Direct(T::value(Lane::Slice(elements))));
             }
             let walk = walk(view.meta(), shape)?;
@@ -125,7 +125,7 @@ impl<'a> Source<'a> {
 
     fn narrow<W: Cell>(array: &'a LocalArray, shape: &Shape) -> Result<Self> {
         let (view, dtype) = (View::<W>::of(array)?, array.dtype());
-        if **array.shape() == **shape
+        if array.shape() == shape
             && let Some(elements) = view.dense()
         {
             return Ok(Source::Narrow(dtype, cast_slice(elements), None));
@@ -542,7 +542,7 @@ fn direct<T: Item>(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray) ->
         _ => return None,
     };
     for input in &inputs[..count] {
-        if **input.shape() != **out.shape() {
+        if input.shape() != out.shape() {
             return None;
         }
         values.push(T::value(Lane::Slice(dense::<T>(input)?)));

@@ -32,7 +32,8 @@ pub(crate) fn supports(random: &Random) -> Support {
     }
 }
 
-/// Runs the primitive.
+/// Runs the primitive. A function of its own: what it computes from its constants would be computed for every primitive.
+#[inline(never)]
 pub(crate) fn run(random: &Random, out: &mut LocalArray) -> Result<()> {
     if random.region.len() != random.whole.len() || random.shape() != *out.shape() {
         return Err(internal(format!("{random:?} into {out:?}")));

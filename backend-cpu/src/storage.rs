@@ -343,28 +343,10 @@ pub(crate) unsafe fn as_slots<T>(elements: &mut [T]) -> &mut [MaybeUninit<T>] {
 /// # Errors
 /// If one does not.
 pub(crate) fn in_bounds(meta: &LocalMeta, len: usize) -> Result<()> {
-    if fits(meta, len) {
+    if meta.shape.len() == meta.strides.len() && meta.span().is_some_and(|span| span.end <= len) {
         return Ok(());
     }
     Err(internal(format!("a view {meta:?} exceeds its storage of {len} elements")))
-}
-
-fn fits(meta: &LocalMeta, len: usize) -> bool {
-    if meta.shape.len() != meta.strides.len() {
-        return false;
-    }
-    let (mut low, mut high) = (0_isize, 0_isize);
-    for (extent, stride) in meta.shape.iter().zip(&meta.strides) {
-        let Some(steps) = extent.checked_sub(1) else { return true };
-        let reach = stride.saturating_mul(steps as isize);
-        if reach < 0 {
-            low = low.saturating_add(reach);
-        } else {
-            high = high.saturating_add(reach);
-        }
-    }
-    let offset = meta.offset as isize;
-    low.saturating_add(offset) >= 0 && high.saturating_add(offset) < len as isize
 }
 
 /// Fills a contiguous array from bytes; see [`Backend::write`](sharding_core::backend::Backend::write).
