@@ -343,10 +343,14 @@ pub(crate) unsafe fn as_slots<T>(elements: &mut [T]) -> &mut [MaybeUninit<T>] {
 /// # Errors
 /// If one does not.
 pub(crate) fn in_bounds(meta: &LocalMeta, len: usize) -> Result<()> {
-    if meta.shape.len() == meta.strides.len() && meta.span().is_some_and(|span| span.end <= len) {
+    if fits(meta, len) {
         return Ok(());
     }
     Err(internal(format!("a view {meta:?} exceeds its storage of {len} elements")))
+}
+
+fn fits(meta: &LocalMeta, len: usize) -> bool {
+    meta.shape.len() == meta.strides.len() && meta.span().is_some_and(|span| span.end <= len)
 }
 
 /// Fills a contiguous array from bytes; see [`Backend::write`](sharding_core::backend::Backend::write).

@@ -88,7 +88,7 @@ struct Bounded;
 
 impl CostModel for Bounded {
     fn key(&self) -> u64 {
-        0x626f_756e_6465_64
+        0x0062_6f75_6e64_6564
     }
     fn unit(&self) -> CostUnit {
         CostUnit::Bytes

@@ -121,11 +121,11 @@ fn one(x: Result<Tensor>) -> Result<Vec<Tensor>> {
     Ok(vec![x?])
 }
 
+/// Runs an op on its operands.
+type Run = Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>>;
+
 /// A random movement op over operands of this shape: its name, its operands' shapes, and what runs it.
-fn random_op(
-    numbers: &mut Numbers,
-    shape: &[usize],
-) -> (String, Vec<Vec<usize>>, Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>>) {
+fn random_op(numbers: &mut Numbers, shape: &[usize]) -> (String, Vec<Vec<usize>>, Run) {
     let shape = shape.to_vec();
     let n = shape.len();
     let axis = numbers.below(n);
