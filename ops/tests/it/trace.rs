@@ -64,6 +64,28 @@ fn collectives_wear_their_own_names() {
     assert_eq!(names(&|| transfer_to(&rows, &whole)), [("transfer_to", "all_gather")]);
 }
 
+/// What moves before the function of a region runs is charged to the call, and what moves in it to the function's lines.
+#[test]
+fn a_region_is_charged_where_it_is_called() {
+    let auto = mesh(BackendKind::CPU);
+    let manual = auto.with_axis_types([AxisType::Manual]).unwrap();
+    let rows = full([4, 8], 1.0, DType::F32, &DeviceMapping::new(&auto, [Sharded(0)]).unwrap()).unwrap();
+    let total = shard_map(&manual)
+        .in_specs([spec![None, "tp"]])
+        .out_specs([spec![]])
+        .wrap(|cx, [x]| Ok([cx.psum(&x, "tp")?])) // in the region
+        .unwrap();
+    let explained = explain(|| total.call([&rows])); // around the region
+    assert_eq!(explained.value.as_ref().unwrap()[0].to_vec::<f32>().unwrap(), [2.0; 16]);
+    let steps: Vec<_> =
+        explained.report.steps.iter().map(|step| (step.op, step.kind.name(), step.at.clone())).collect();
+    let want = [
+        ("shard_map", "all_to_all", line_of("// around the region")),
+        ("psum", "all_reduce", line_of("// in the region")),
+    ];
+    assert_eq!(steps, want);
+}
+
 /// Sizes that add up to more than can be counted are as many as can be counted: watching breaks no program.
 #[cfg(feature = "sim")]
 #[test]

@@ -9,6 +9,7 @@ use crate::{DeviceMapping, Error, ErrorKind, Place, Places, Result, Tensor, Tens
 
 impl Region {
     /// Each member's block of an argument.
+    #[track_caller]
     pub(super) fn blocks(&self, x: &Tensor, spec: &Spec, varies: Varies) -> Result<Vec<Tensor>> {
         let grid = &*self.grid;
         let shape = spec.block(grid, x.shape())?;

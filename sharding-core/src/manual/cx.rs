@@ -8,6 +8,7 @@ use super::over::Over;
 use super::rendezvous::Rendezvous;
 use super::varies::Varies;
 use crate::backend::{BinaryOp, Expr};
+use crate::dispatch::Outermost;
 use crate::{DType, DeviceMapping, DeviceMesh, Error, ErrorKind, Place, ReduceOp, Result, Tensor};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -455,6 +456,7 @@ impl ManualCx {
     /// Meets the group; `axes` are the tensor axes that the collective cuts or joins.
     fn meet(&self, wanted: Wanted, x: &Tensor, over: &Over, axes: &[usize], uneven: bool) -> Result<Tensor> {
         let Wanted { name, at, collective } = wanted;
+        let _outermost = Outermost::enter(name, at);
         self.met(name, at, collective, x, over, axes, uneven).map_err(|error| located(error, name, x, at))
     }
 

@@ -52,6 +52,8 @@ impl Region {
         self.run(args).map_err(|error| error.with_op(OP).with_operands(operands()).with_location(at))
     }
 
+    /// What moves to bring the arguments in place is charged to the line of the call; the function's own ops to theirs.
+    #[track_caller]
     fn run(&self, args: &[&Tensor]) -> Result<Vec<Tensor>> {
         if args.len() != self.ins.len() {
             return Err(Error::new(

@@ -10,8 +10,8 @@ use crate::{ErrorKind, Result};
 /// types and shapes of meshes are not. Two shardings on abstract meshes are compared without devices; one on an
 /// abstract mesh is not equivalent to one with devices. No list of devices is made or walked where parts come from meshes.
 ///
-/// A sharding that says nothing (`{unknown}`) is equivalent to none. One that takes tensors of [another number](Sharding::tensor_ndim) of axes only is equivalent to what has the same tiles, and
-/// to nothing else.
+/// A sharding that says nothing (`{unknown}`) is equivalent to none. One that takes tensors of [another
+/// number](Sharding::tensor_ndim) of axes only is equivalent to what has the same tiles, and to nothing else.
 ///
 /// ```
 /// use sharding_core::{BackendKind, DeviceMesh, NamedSharding, Sharding, spec};

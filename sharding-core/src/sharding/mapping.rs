@@ -73,6 +73,9 @@ impl Sharding for DeviceMapping {
         let position = position_in(self.mesh(), device, self)?;
         Ok(self.checked_for(shape)?.local_shape(shape, position))
     }
+    fn tensor_ndim(&self) -> Option<usize> {
+        None
+    }
     fn is_equivalent_to(&self, other: &dyn Sharding, ndim: usize) -> Result<bool> {
         equivalent(self, other, ndim)
     }

@@ -119,9 +119,7 @@ pub trait Sharding: Target + Debug + Display + Send + Sync {
     fn shard_shape_of(&self, shape: &Shape, device: Device) -> Result<Shape>;
 
     /// The number of axes of its tensors, where it takes no others: cut by tiles that say so.
-    fn tensor_ndim(&self) -> Option<usize> {
-        None
-    }
+    fn tensor_ndim(&self) -> Option<usize>;
 
     /// Whether both put a tensor of so many axes into the same memory of the same devices in the same places: the
     /// answer of [`equivalent`].

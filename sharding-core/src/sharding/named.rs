@@ -200,7 +200,8 @@ impl NamedSharding {
             .filter(|axis| !self.spec.entries().iter().any(|entry| self.axes_of(entry).any(|of| of == *axis)))
     }
 
-    /// Along a manual mesh axis that no entry names every device has a view of its own, so there is nothing to say about the whole.
+    /// Along a manual mesh axis that no entry names every device has a view of its own, so there is nothing to say about the
+    /// whole.
     fn check_not_manual(&self) -> Result<()> {
         let size = |axis: usize| self.mesh.shape().get(axis).copied().unwrap_or(1);
         match self.unnamed_manual_axes().find(|axis| size(*axis) > 1) {
@@ -323,6 +324,9 @@ impl Sharding for NamedSharding {
     fn shard_shape_of(&self, shape: &Shape, device: Device) -> Result<Shape> {
         position_in(self.mesh()?, device, self)?;
         self.shard_shape(shape)
+    }
+    fn tensor_ndim(&self) -> Option<usize> {
+        None
     }
     fn is_equivalent_to(&self, other: &dyn Sharding, ndim: usize) -> Result<bool> {
         equivalent(self, other, ndim)

@@ -69,6 +69,9 @@ impl Sharding for SingleDeviceSharding {
         position_in(&self.mesh(), device, self)?;
         Ok(shape.clone())
     }
+    fn tensor_ndim(&self) -> Option<usize> {
+        None
+    }
     fn is_equivalent_to(&self, other: &dyn Sharding, ndim: usize) -> Result<bool> {
         equivalent(self, other, ndim)
     }
