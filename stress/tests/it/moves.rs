@@ -15,6 +15,9 @@ const BYTES: usize = size_of::<i64>();
 
 type Op<'a> = &'a dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>;
 
+/// The same, made for random arguments.
+type Made = Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>>;
+
 /// An operand: its shape, and where it lies.
 type Placed = (Vec<usize>, Vec<Place>);
 
@@ -121,11 +124,8 @@ fn one(x: Result<Tensor>) -> Result<Vec<Tensor>> {
     Ok(vec![x?])
 }
 
-/// Runs an op on its operands.
-type Run = Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>>;
-
 /// A random movement op over operands of this shape: its name, its operands' shapes, and what runs it.
-fn random_op(numbers: &mut Numbers, shape: &[usize]) -> (String, Vec<Vec<usize>>, Run) {
+fn random_op(numbers: &mut Numbers, shape: &[usize]) -> (String, Vec<Vec<usize>>, Made) {
     let shape = shape.to_vec();
     let n = shape.len();
     let axis = numbers.below(n);
