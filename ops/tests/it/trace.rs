@@ -93,12 +93,12 @@ fn bytes_beyond_counting_break_nothing() {
     let file = Scratch::new("huge");
     let mesh = DeviceMesh::simulated(BackendKind::SIM, [1 << 20, 1 << 10], ["dp", "tp"]).unwrap();
     let places = DeviceMapping::new(&mesh, [Sharded(0), Sharded(1)]).unwrap();
-    // 2^61 bytes each, as many as eight times that are not.
-    let x = full([1 << 30, 1 << 29], 1.0, DType::F32, &places).unwrap();
+    // 2^60 bytes, about as many as a tensor may have; sixteen times that are beyond counting.
+    let x = full([1 << 29, 1 << 29], 1.0, DType::F32, &places).unwrap();
     let trace = trace_to_file(&file.0).unwrap();
     let explained = explain(|| -> Result<Tensor> {
         let y = add(&x, &x)?.transfer_to(&DeviceMapping::new(&mesh, [Sharded(1), Sharded(0)])?)?;
-        assert_eq!(concat(&vec![x.clone(); 9], 0).unwrap_err().kind(), ErrorKind::Overflow);
+        assert_eq!(concat(&vec![x.clone(); 17], 0).unwrap_err().kind(), ErrorKind::Overflow);
         Ok(y)
     });
     trace.finish().unwrap();

@@ -71,7 +71,10 @@ fn errors_are_compared_by_kind_and_stage() {
     let unknown = |case: &mut Value| case["spec"] = json!(["z"]);
     let memory = |case: &mut Value| case["memory_kind"] = json!("hbm");
     let nowhere = |case: &mut Value| case["abstract"] = json!(true);
-    let manual = |case: &mut Value| case["mesh"]["axis_types"] = json!(["Manual"]);
+    let manual = |case: &mut Value| {
+        case["mesh"]["axis_types"] = json!(["Manual"]);
+        case["spec"] = json!([null]);
+    };
     let raw = |case: &mut Value| case["spec"] = json!(null);
     let no_name = |case: &mut Value| case["unreduced"] = json!([null]);
     let nested = |case: &mut Value| case["spec"] = json!([["x", ["y"]]]);
