@@ -7,8 +7,8 @@ use crate::{Error, ErrorKind, MAX_TENSOR_AXES, Result};
 impl NamedSharding {
     /// The HLO-style sharding of tensors of `ndim` axes; devices are numbered in row-major order of the mesh.
     ///
-    /// Unreduced mesh axes are an unreduced subgroup, and axes of type [`AxisType::Manual`] that the spec does not name a manual
-    /// one. Reduced axes and unconstrained entries replicate.
+    /// Unreduced mesh axes are an unreduced subgroup, and axes of type [`AxisType::Manual`](crate::AxisType::Manual) that the
+    /// spec does not name a manual one. Reduced axes and unconstrained entries replicate.
     ///
     /// ```
     /// use sharding_core::{BackendKind, DeviceMesh, NamedSharding, spec};
