@@ -2,7 +2,6 @@
 //! `cargo run --release -p backend-cpu --example collectives`.
 
 use backend_cpu as _;
-use rayon::prelude::*;
 use sharding_core::placement::Ragged;
 use sharding_core::{
     BackendKind, DType, DeviceMapping, DeviceMesh, ErrorKind, Place, Result, Tensor, TensorLayout,
@@ -10,6 +9,7 @@ use sharding_core::{
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 const SIDE: usize = 4096;
@@ -106,22 +106,35 @@ fn tensor(mesh: &DeviceMesh, place: Place) -> Result<Tensor> {
     Tensor::from_shards(layout, backend.positions(mesh)?, shards)
 }
 
-/// Writes the first elements of the sum of the parts, or a copy of the one part, over all threads.
+/// Writes the first elements of the sum of the parts, or a copy of the one part, by the threads that ours runs on: this one,
+/// and all workers of the pool but one, each taking the next chunk when it is done with one.
 fn plain(parts: &[Floats], elements: usize, out: &mut [f32]) {
-    out[..elements].par_chunks_mut(CHUNK).enumerate().for_each(|(i, out)| {
-        let all: Vec<&[f32]> = parts.iter().map(|part| &part[i * CHUNK..][..out.len()]).collect();
-        match all[..] {
-            [a] => out.copy_from_slice(a),
-            [a, b] => out.iter_mut().zip(a).zip(b).for_each(|((o, a), b)| *o = a + b),
-            [a, b, c, d, e, f, g, h] => {
-                let left = a.iter().zip(b).zip(c).zip(d).zip(e).zip(f).zip(g).zip(h);
-                out.iter_mut().zip(left).for_each(|(o, (((((((a, b), c), d), e), f), g), h))| {
-                    *o = ((a + b) + (c + d)) + ((e + f) + (g + h));
-                });
-            }
-            _ => unreachable!("{} parts", all.len()),
+    let chunks = Mutex::new(out[..elements].chunks_mut(CHUNK).enumerate());
+    let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some((i, out)) = next() {
+            plain_chunk(parts, i * CHUNK, out);
         }
+    };
+    rayon::in_place_scope(|scope| {
+        (1..rayon::current_num_threads()).for_each(|_| scope.spawn(|_| work()));
+        work();
     });
+}
+
+fn plain_chunk(parts: &[Floats], start: usize, out: &mut [f32]) {
+    let all: Vec<&[f32]> = parts.iter().map(|part| &part[start..][..out.len()]).collect();
+    match all[..] {
+        [a] => out.copy_from_slice(a),
+        [a, b] => out.iter_mut().zip(a).zip(b).for_each(|((o, a), b)| *o = a + b),
+        [a, b, c, d, e, f, g, h] => {
+            let left = a.iter().zip(b).zip(c).zip(d).zip(e).zip(f).zip(g).zip(h);
+            out.iter_mut().zip(left).for_each(|(o, (((((((a, b), c), d), e), f), g), h))| {
+                *o = ((a + b) + (c + d)) + ((e + f) + (g + h));
+            });
+        }
+        _ => unreachable!("{} parts", all.len()),
+    }
 }
 
 /// The cuts by which every device but the last has half of its own piece and half of the next one's.

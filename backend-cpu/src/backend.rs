@@ -73,7 +73,9 @@ impl Backend for CpuBackend {
     }
 
     fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
-        work.iter_mut().try_for_each(|work| launch(primitive, work).map_err(|error| error.with_op(work.op)))
+        let alike = work.len();
+        work.iter_mut()
+            .try_for_each(|work| launch(primitive, work, alike).map_err(|error| error.with_op(work.op)))
     }
 
     fn memory(&self, device: Device) -> Result<MemoryUse> {
@@ -94,14 +96,15 @@ impl Backend for CpuBackend {
     }
 }
 
-fn launch(primitive: &Primitive, work: &mut Work<'_>) -> Result<()> {
+/// Runs the work of one device, of so many for which the primitive is launched.
+fn launch(primitive: &Primitive, work: &mut Work<'_>, alike: usize) -> Result<()> {
     let misfit = |inputs: usize, outputs: usize| {
         storage::internal(format!("{primitive:?} is launched with {inputs} inputs and {outputs} outputs"))
     };
     let (inputs, outputs) = (work.inputs, work.outputs.len());
     let [out] = &mut *work.outputs else { return Err(misfit(inputs.len(), outputs)) };
     match (primitive, inputs) {
-        (Primitive::Map(expr), _) => map::run(expr, inputs, out),
+        (Primitive::Map(expr), _) => map::run(expr, inputs, out, alike),
         (Primitive::Reduce(reduce), [x]) => reduce::run(reduce, x, out),
         (Primitive::Dot, [a, b]) => dot::run(a, b, out),
         (Primitive::Gather(gather), [table, indices]) => gather::run(gather, table, indices, out),

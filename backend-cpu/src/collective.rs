@@ -4,10 +4,9 @@ use crate::CpuBackend;
 use crate::copy::{self, Lines, Transfer, put_line};
 use crate::device::{self, is_large, vectorize};
 use crate::element::{Cell, Item, kind};
+use crate::map::Size;
 use crate::memory::Beside;
-use crate::storage::{
-    View, as_slots, dense, in_bounds, internal, overwrite, owned, places, with_word, written,
-};
+use crate::storage::{View, as_slots, dense, in_bounds, internal, owned, places, with_word, written};
 use sharding_core::backend::{
     BinaryOp, Collectives, Exchange, Expr, InProcess, LocalArray, LocalArrays, Move, Node, Step, Support,
 };
@@ -50,19 +49,22 @@ impl Collectives for CpuCollectives {
 const MOST: usize = 8;
 /// Elements of the result that stay in the first cache between the two halves of a sum.
 const CHUNK: usize = 2048;
+/// Elements of the result that are added before they go past the caches: so few that the processor reads the next ones
+/// meanwhile.
+const PIECE: usize = 256;
 /// Elements per task of the pool.
 const TASK: usize = 16 * CHUNK;
 
-/// The sum of three to eight arrays by the tree of collectives, read once each; `None` for another expression, and for arrays
+/// The sum of two to eight arrays by the tree of collectives, read once each; `None` for another expression, and for arrays
 /// that do not lie in order.
 pub(crate) fn sum<T: Item>(
     expr: &Expr,
     inputs: &[&LocalArray],
     out: &mut LocalArray,
-    large: bool,
+    size: Size,
 ) -> Option<Result<()>> {
     let (nodes, n) = (expr.nodes(), inputs.len());
-    if !(3..=MOST).contains(&n) || nodes.len() != 2 * n - 1 || !is_sum(nodes, nodes.len() - 1, 0, n) {
+    if !(2..=MOST).contains(&n) || nodes.len() != 2 * n - 1 || !is_sum(nodes, nodes.len() - 1, 0, n) {
         return None;
     }
     let mut parts: SmallVec<[&[T]; MOST]> = SmallVec::new();
@@ -72,16 +74,12 @@ pub(crate) fn sum<T: Item>(
         }
         parts.push(dense(input)?);
     }
-    let write = |out: &mut [MaybeUninit<T>]| {
-        if large {
-            device::chunks(out, TASK, |i, out| add_up(&parts, i * TASK, out));
-        } else {
-            add_up(&parts, 0, out);
-        }
+    let write = |start: usize, out: &mut [MaybeUninit<T>]| {
+        add_up(&parts, start, out);
         Ok(())
     };
-    // SAFETY: the chunks are the whole slice, and `add_up` writes every element of each.
-    Some(unsafe { overwrite::<T>(out, write) })
+    // SAFETY: `add_up` writes every element.
+    Some(unsafe { size.write(out, (TASK, PIECE), write) })
 }
 
 /// Whether step `at` is the sum of inputs `first..first + n`, in which the left half has `ceil(n / 2)` of them.

@@ -2,17 +2,20 @@
 //!
 //! Work in tasks runs on the calling thread and the pool. The caller does not hand its work over and wait: it asks the pool
 //! for help, takes tasks itself, and stops when there are none left. Help that comes too late finds nothing to do, so a pool
-//! that sleeps costs the caller a call to wake it and no more; one that is awake, as between the ops of a program, shares
-//! the work at once.
+//! that sleeps costs the caller a call to wake it and no more. A helper that has nothing left to do looks around for a while
+//! before it goes: between the ops of a program it shares the work at once, where a thread that slept would take longer to
+//! wake than many an op takes, and stays on the processor that it has.
 
+use crossbeam_deque::{Injector, Steal};
 use rayon::prelude::*;
-use sharding_core::backend::{Carry, Positions};
+use sharding_core::backend::Positions;
 use sharding_core::{BackendKind, Device, DeviceMesh, Error, ErrorKind, Result, Scope};
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 static ARCH: LazyLock<pulp::Arch> = LazyLock::new(pulp::Arch::new);
 
@@ -104,32 +107,6 @@ fn found_by(process: u32, mesh: &DeviceMesh) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-thread_local! {
-    /// Whether a worker of the pool waits for this thread, as that of a manual region which a worker called.
-    static AWAITED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this thread may wait for the pool. One that a worker of the pool waits for may not: all workers may be waiting so.
-/// It still asks for help ([`each`]), which needs no answer.
-pub(crate) fn may_wait_for_pool() -> bool {
-    !AWAITED.get()
-}
-
-/// Carries to the threads of a region that a worker of the pool waits for them.
-pub(crate) fn carry_awaited() -> Carry {
-    let awaited = AWAITED.get() || rayon::current_thread_index().is_some();
-    Box::new(move |run| {
-        struct Restore(bool);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                AWAITED.set(self.0);
-            }
-        }
-        let _restore = Restore(AWAITED.replace(awaited));
-        run();
-    })
-}
-
 /// Set in [`Job::helpers`] when no task is left: who comes now must go.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
@@ -164,10 +141,7 @@ pub(crate) fn each(tasks: usize, work: impl Fn(usize) + Sync) {
         panic: Mutex::default(),
     });
     let close = Close(&job);
-    for _ in 0..(threads - 1).min(tasks - 1) {
-        let job = job.clone();
-        rayon::spawn(move || job.help());
-    }
+    (0..(threads - 1).min(tasks - 1)).for_each(|_| ask(job.clone()));
     job.take(true);
     drop(close);
     let panic = job.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -179,7 +153,7 @@ pub(crate) fn each(tasks: usize, work: impl Fn(usize) + Sync) {
 /// [`each`] over the chunks of a slice, with their numbers.
 pub(crate) fn chunks<T: Send>(slice: &mut [T], size: usize, work: impl Fn(usize, &mut [T]) + Sync) {
     let len = slice.len();
-    let start = Start(slice.as_mut_ptr());
+    let start = Start::new(slice);
     each(len.div_ceil(size), |i| {
         let from = i * size;
         // SAFETY: the chunk lies inside the slice, which is borrowed until `each` returns; it runs every number once, and
@@ -229,15 +203,19 @@ pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnc
 }
 
 /// The first element of a slice that several threads write.
-struct Start<T>(*mut T);
+pub(crate) struct Start<T>(*mut T);
 
 // SAFETY: the elements may go to other threads, and `chunks` gives each to one of them.
 unsafe impl<T: Send> Sync for Start<T> {}
 
 impl<T> Start<T> {
+    pub(crate) fn new(slice: &mut [T]) -> Self {
+        Self(slice.as_mut_ptr())
+    }
+
     /// # Safety
     /// The slice must have an element at `from`.
-    unsafe fn at(&self, from: usize) -> *mut T {
+    pub(crate) unsafe fn at(&self, from: usize) -> *mut T {
         // SAFETY: the caller's promise.
         unsafe { self.0.add(from) }
     }
@@ -281,6 +259,56 @@ impl Job {
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
         }
         self.helpers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Helpers that look around and have been promised no job.
+static FREE: AtomicUsize = AtomicUsize::new(0);
+/// Jobs that were promised to such helpers.
+static OFFERS: LazyLock<Injector<Arc<Job>>> = LazyLock::new(Injector::new);
+
+/// How long a helper looks around.
+const LINGER: Duration = Duration::from_micros(200);
+/// How often it does before it looks at the clock, and lets others run.
+const LOOKS: usize = 1 << 6;
+
+/// Takes one from [`FREE`], if there is any.
+fn take_free() -> bool {
+    FREE.try_update(Ordering::AcqRel, Ordering::Relaxed, |free| free.checked_sub(1)).is_ok()
+}
+
+/// Asks a helper that looks around for help with a job, or else the pool.
+fn ask(job: Arc<Job>) {
+    if take_free() {
+        OFFERS.push(job);
+    } else {
+        rayon::spawn(move || {
+            let mut next = Some(job);
+            while let Some(job) = next {
+                job.help();
+                drop(job);
+                next = look_around();
+            }
+        });
+    }
+}
+
+/// A job for a helper that has none; `None` when nobody has asked for a while.
+fn look_around() -> Option<Arc<Job>> {
+    FREE.fetch_add(1, Ordering::AcqRel);
+    let start = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            if let Steal::Success(job) = OFFERS.steal() {
+                return Some(job);
+            }
+            std::hint::spin_loop();
+        }
+        // Who cannot take itself back has been promised a job, which is on its way.
+        if start.elapsed() >= LINGER && take_free() {
+            return None;
+        }
+        std::thread::yield_now();
     }
 }
 
@@ -356,6 +384,24 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn helpers_look_around_and_go() {
+        for round in 0..50 {
+            let tasks: Vec<AtomicUsize> = (0..7).map(|_| AtomicUsize::new(0)).collect();
+            each(7, |i| {
+                tasks[i].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(tasks.iter().all(|count| count.load(Ordering::Relaxed) == 1), "round {round}");
+        }
+        // Others of this process may be asking at the same time; when nobody does, none is left and none is owed a job.
+        let idle = || FREE.load(Ordering::Relaxed) == 0 && OFFERS.is_empty();
+        let start = Instant::now();
+        while !idle() {
+            assert!(start.elapsed() < Duration::from_secs(60), "a helper does not go");
+            std::thread::yield_now();
+        }
     }
 
     #[test]

@@ -4,10 +4,11 @@
 //! f16 and bf16 are converted to f32 as a whole, multiplied, and rounded once. Integers of every width are multiplied as
 //! i64, whose low bits are those of any narrower product, and of u64.
 
+use crate::copy::{Transfer, spread};
 use crate::device::{self, dispatch, vectorize};
 use crate::element::{Item, Kind, Narrow, is_narrow, kind, with_narrow};
-use crate::map::Lane;
-use crate::map::apply;
+use crate::map::{Lane, apply};
+use crate::memory::Block;
 use crate::storage::{View, as_slots, internal, overwrite, unsupported, with_word};
 use bytemuck::cast_slice;
 use gemm::Parallelism;
@@ -17,6 +18,7 @@ use sharding_core::{DType, Result, Shape};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
 
 /// Products of at most this many multiplications skip `gemm`, whose packing costs more than they do.
 const SMALL: usize = 16 * 16 * 16;
@@ -273,54 +275,90 @@ impl<'a, T: Item> Product<'a, T> {
 }
 
 impl<T: Item> Product<'_, T> {
-    /// One matrix by `gemm`, which knows f32 and f64; `one` is 1.
-    fn by_gemm(&self, one: T, a: isize, b: isize, out: &mut [MaybeUninit<T>], threads: Parallelism) {
+    /// One matrix by `gemm`, tile by tile; over the pool, if `split`.
+    fn by_gemm(&self, one: T, a: isize, b: isize, out: &mut [MaybeUninit<T>], split: bool) {
         let Self { m, k, n, .. } = *self;
+        let tiles = if split { Tiles::new(m, k, n) } else { Tiles { rows: m, columns: n } };
+        let (down, across) = (m.div_ceil(tiles.rows), n.div_ceil(tiles.columns));
+        let right = Right { data: &self.b.data[b as usize..], row: self.b.row, column: self.b.column };
+        // Once for all, where several tiles have the same columns; else every tile brings its own into order.
+        let block = if down > 1 { right.ordered(m, (k, n), true) } else { None };
+        let right = right.or(&block, (k, n));
+        let start = device::Start::new(out);
+        let tile = |number: usize| {
+            let (i, j) = (number / across * tiles.rows, number % across * tiles.columns);
+            let (rows, columns) = (tiles.rows.min(m - i), tiles.columns.min(n - j));
+            let right = Right { data: &right.data[(j as isize * right.column) as usize..], ..right };
+            let block = right.ordered(rows, (k, columns), false);
+            let (left, right) = (a + i as isize * self.a.row, right.or(&block, (k, columns)));
+            // SAFETY: the tile lies inside the m by n places of `out`, which is borrowed until all tiles are done; `each`
+            // gives every number to one thread, and tiles of different numbers do not overlap.
+            unsafe { self.tile(one, left, right, start.at(i * n + j), (rows, columns), j) };
+        };
+        if out.len() == m * n {
+            device::each(down * across, tile);
+        }
+    }
+
+    /// Some rows and columns of a matrix, from column `j` of the whole on, by `gemm`, which knows f32 and f64; `one` is 1.
+    ///
+    /// # Safety
+    /// `a` is where the first row begins, the right factor has these columns, and there are so many of both. From `out` on
+    /// there are places for so many rows of a matrix with `n` columns, of which nobody else has these columns.
+    unsafe fn tile(
+        &self,
+        one: T,
+        a: isize,
+        right: Right<'_, T>,
+        out: *mut MaybeUninit<T>,
+        (rows, columns): (usize, usize),
+        j: usize,
+    ) {
+        let (n, k) = (self.n, self.k);
         // The product is added to the bias where there is one.
-        if let Some(bias) = &self.bias {
-            let fill = |out: &mut [MaybeUninit<T>]| {
-                for (slot, bias) in out.iter_mut().zip(bias) {
-                    slot.write(*bias);
+        let bias = self.bias.as_ref().map(|bias| &bias[j..][..columns]);
+        if bias.is_some() || k == 0 {
+            for i in 0..rows {
+                // SAFETY: the caller's promise.
+                let row = unsafe { std::slice::from_raw_parts_mut(out.add(i * n), columns) };
+                match bias {
+                    Some(bias) => {
+                        row.write_copy_of_slice(bias);
+                    }
+                    None => row.fill(MaybeUninit::new(T::ZERO)),
                 }
-            };
-            match threads {
-                Parallelism::None => out.chunks_mut(n).for_each(fill),
-                Parallelism::Rayon(_) => device::chunks(out, n, |_, out| fill(out)),
             }
         }
-        if out.len() != m * n || k == 0 {
-            if self.bias.is_none() {
-                out.fill(MaybeUninit::new(T::ZERO));
-            }
+        if k == 0 {
             return;
         }
-        let (x, y) = (&self.a.data[a as usize..], &self.b.data[b as usize..]);
+        let left = &self.a.data[a as usize..];
         // SAFETY: `new` has checked the extents, and `View::of` that every element of both operands, at any index of
-        // batch, row and column, lies in its storage (a converted operand is as long as its shape says), and `start`
-        // gives the places of first elements; `out` holds m * n elements, which are written, and read only if they have
-        // just been filled with the bias. `gemm` only multiplies strides by indices below m, k and n.
-        // The memory of `out` is uniquely owned, so that it does not overlap the operands'.
+        // batch, row and column, lies in its storage (a converted operand is as long as its shape says, an ordered one as
+        // its rows and columns), and the caller gives the places of first elements and of results, which are written, and
+        // read only if they have just been filled with the bias. `gemm` only multiplies strides by indices below rows, k
+        // and columns. The memory of `out` is uniquely owned, so that it does not overlap the operands'.
         unsafe {
             gemm::gemm(
-                m,
-                n,
+                rows,
+                columns,
                 k,
-                out.as_mut_ptr().cast::<T>(),
+                out.cast::<T>(),
                 1,
                 n as isize,
-                self.bias.is_some(),
-                x.as_ptr(),
+                bias.is_some(),
+                left.as_ptr(),
                 self.a.column,
                 self.a.row,
-                y.as_ptr(),
-                self.b.column,
-                self.b.row,
+                right.data.as_ptr(),
+                right.column,
+                right.row,
                 one,
                 one,
                 false,
                 false,
                 false,
-                threads,
+                Parallelism::None,
             );
         }
     }
@@ -328,14 +366,11 @@ impl<T: Item> Product<'_, T> {
     /// All matrices, by `gemm` where they are not small; every element of `out` is written.
     fn by_size(&self, one: T, out: &mut [MaybeUninit<T>]) {
         let (work, spread) = (self.work(), self.spread());
-        // `gemm` waits for the pool.
-        let inside = spread == Spread::Inside && device::may_wait_for_pool();
-        let threads = if inside { Parallelism::Rayon(0) } else { Parallelism::None };
         self.each(spread == Spread::Batch, out, |a, b, out| {
             if work <= SMALL {
                 self.by_loops(a, b, out);
             } else {
-                self.by_gemm(one, a, b, out, threads);
+                self.by_gemm(one, a, b, out, spread == Spread::Inside);
             }
         });
     }
@@ -349,6 +384,79 @@ impl<T: Item> Product<'_, T> {
             (true, true) => Spread::Batch,
             (true, false) => Spread::Inside,
         }
+    }
+}
+
+/// A right factor, or columns of it, from its first element on.
+#[derive(Clone, Copy)]
+struct Right<'a, T> {
+    data: &'a [T],
+    row: isize,
+    column: isize,
+}
+
+impl<'a, T: Item> Right<'a, T> {
+    /// The elements in row-major order, where columns lie one after the other, as those of a weight do that is transposed,
+    /// and so many rows are multiplied by them that it pays: `gemm` would do it element by element. Over the pool, if `split`.
+    fn ordered(self, rows: usize, (k, columns): (usize, usize), split: bool) -> Option<Block> {
+        let by_columns = self.row == 1 && self.column > 1;
+        if !by_columns || rows < Tiles::STEP || columns < Tiles::STEP || k < SOME_ROWS {
+            return None;
+        }
+        let mut block = Block::new(k.checked_mul(columns)?.checked_mul(size_of::<T>())?)?;
+        let (places, shape, strides) = (block.elements_mut::<T>(), [k, columns], [1, self.column]);
+        if split {
+            spread(&shape, &strides, 0, self.data, places);
+        } else {
+            Transfer::new(&shape, (&[columns as isize, 1], 0), (&strides, 0)).run(self.data, places, None);
+        }
+        Some(block)
+    }
+
+    /// What [`ordered`](Self::ordered) gave, where it did.
+    fn or(self, block: &'a Option<Block>, (k, columns): (usize, usize)) -> Self {
+        let Some(block) = block else { return self };
+        let elements = &block.elements::<T>()[..k * columns];
+        // SAFETY: `ordered` has put a value on every place.
+        Self { data: unsafe { elements.assume_init_ref() }, row: columns as isize, column: 1 }
+    }
+}
+
+/// The parts of a result that are multiplied alone, each a task of the pool.
+struct Tiles {
+    rows: usize,
+    columns: usize,
+}
+
+impl Tiles {
+    /// So many of a product are enough for the threads of a machine to share it evenly.
+    const ENOUGH: usize = 32;
+    /// Multiplications of a tile: with fewer, bringing the factors into order, which every tile does for itself, costs too
+    /// much; with more, threads would wait for the last one.
+    const WORK: RangeInclusive<usize> = 1 << 24..=1 << 27;
+    /// Columns that a kernel adds up together.
+    const STEP: usize = 64;
+    /// Rows that are not cut any more.
+    const ROWS: usize = 128;
+
+    /// Of a product of such matrices; depends on the shapes only. Columns are cut first: what is brought into order is those
+    /// of the right factor, so that it happens once for each as long as no rows are cut.
+    fn new(m: usize, k: usize, n: usize) -> Self {
+        let (mut rows, mut columns) = (m, n);
+        let work = |rows: usize, columns: usize| rows.saturating_mul(columns).saturating_mul(k);
+        let most = (work(m, n) / Self::ENOUGH).clamp(*Self::WORK.start(), *Self::WORK.end());
+        while work(rows, columns) > most {
+            let half = columns.div_ceil(2).next_multiple_of(Self::STEP);
+            // Nearly half: of three steps, two and one would be left.
+            if half <= columns / 8 * 5 {
+                columns = half;
+            } else if rows > Self::ROWS {
+                rows = rows.div_ceil(2);
+            } else {
+                break;
+            }
+        }
+        Self { rows, columns }
     }
 }
 

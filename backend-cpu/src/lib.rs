@@ -12,7 +12,8 @@
 //!   f16 and bf16 are computed in f32 through a whole expression, sum or product, and rounded once, to the nearest, ties to
 //!   even. A cast is Rust's `as`: integers wrap, floats become the nearest integer towards zero within the range, NaN 0.
 //! * **Work.** Small work runs on the calling thread. Large kernels split over the rayon pool at places that depend on
-//!   the shape only, so results do not depend on the number of threads. Loops are compiled for several instruction
+//!   the shape only, so results do not depend on the number of threads. A worker that has helped stays ready for a fifth of
+//!   a millisecond before it sleeps, as between the kernels of a layer. Loops are compiled for several instruction
 //!   sets and chosen at run time; none contracts `a * b + c`, except inside matrix products
 //!   and attention.
 //! * **Integers** wrap in their dtype, sums and products too: nothing is widened. Division rounds towards zero; dividing by zero is an error of kind
@@ -60,11 +61,6 @@ inventory::submit! {
         open: || Ok(std::sync::Arc::new(CpuBackend)),
         at: (file!(), line!()),
     }
-}
-
-// A region that a worker of the pool calls holds that worker until its devices are done.
-inventory::submit! {
-    sharding_core::backend::ThreadState { capture: device::carry_awaited }
 }
 
 // A thread of a region waits after each call, perhaps for long.

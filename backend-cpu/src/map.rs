@@ -4,6 +4,7 @@ use crate::collective;
 use crate::copy::{Walk, transposes};
 use crate::device::{self, is_large, vectorize};
 use crate::element::{Cell, Item, Narrow, Truth, is_narrow, with_lane, with_narrow};
+use crate::memory::{Beside, staged};
 use crate::storage::{View, alloc, as_slots, dense, internal, overwrite, unsupported, with_word};
 use bytemuck::{cast_slice, cast_slice_mut};
 use sharding_core::backend::{BinaryOp, Expr, LocalArray, LocalMeta, Node, Support, UnaryOp};
@@ -555,27 +556,61 @@ fn direct<T: Item>(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray) ->
     Some(unsafe { overwrite::<T>(out, |out| step(node, &values, out)) })
 }
 
-/// Runs the primitive.
-pub(crate) fn run(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray) -> Result<()> {
+/// How much is computed: by it a result is written by this thread or the pool, through the caches or past them.
+#[derive(Clone, Copy)]
+pub(crate) enum Size {
+    Small,
+    /// The bytes of all results of the launch.
+    Large(usize),
+}
+
+impl Size {
+    /// Writes a contiguous array by `write(start, places)`, in tasks of so many elements where it is large, and in pieces where
+    /// it goes past the caches.
+    ///
+    /// # Safety
+    /// Where `write` gives `Ok`, it has put a value on every place.
+    pub(crate) unsafe fn write<T: Cell>(
+        self,
+        out: &mut LocalArray,
+        (task, piece): (usize, usize),
+        write: impl Fn(usize, &mut [MaybeUninit<T>]) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let all = |out: &mut [MaybeUninit<T>]| match self {
+            Self::Small => write(0, out),
+            Self::Large(bytes) => device::try_chunks(out, task, |i, out| {
+                let beside = Beside::new(bytes);
+                // SAFETY: the caller's promise.
+                unsafe { staged(beside.as_ref(), piece, out, |start, out| write(i * task + start, out)) }
+            }),
+        };
+        // SAFETY: the tasks are the whole slice, and the caller promises that each is written.
+        unsafe { overwrite::<T>(out, all) }
+    }
+}
+
+/// Runs the primitive; the launch makes so many results like this one.
+pub(crate) fn run(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray, alike: usize) -> Result<()> {
     let elements = out.elements();
     if elements == 0 {
         return check(expr, &inputs.iter().map(|input| input.dtype()).collect::<SmallVec<[DType; 4]>>());
     }
     let steps = expr.nodes().iter().map(weight).sum::<usize>().max(1);
     let large = is_large(elements.saturating_mul(steps));
+    let size = if large { Size::Large(out.bytes().saturating_mul(alike)) } else { Size::Small };
     if is_narrow(out.dtype()) {
         return with_narrow!(out.dtype(), S => {
-            compute::<S>(expr, inputs, out, large, |program, start, out| program.run_narrow(start, out))
+            compute::<S>(expr, inputs, out, size, |program, start, out| program.run_narrow(start, out))
         });
     }
     with_lane!(out.dtype(), T => {
         if !large && let Some(done) = direct::<T>(expr, inputs, out) {
             return done;
         }
-        if let Some(done) = collective::sum::<T>(expr, inputs, out, large) {
+        if let Some(done) = collective::sum::<T>(expr, inputs, out, size) {
             return done;
         }
-        compute::<T>(expr, inputs, out, large, |program, start, out| program.run(start, out))
+        compute::<T>(expr, inputs, out, size, |program, start, out| program.run(start, out))
     })
 }
 
@@ -584,7 +619,7 @@ fn compute<T: Cell>(
     expr: &Expr,
     inputs: &[&LocalArray],
     out: &mut LocalArray,
-    large: bool,
+    size: Size,
     run: impl Fn(&Program<'_>, usize, &mut [MaybeUninit<T>]) -> Result<()> + Sync,
 ) -> Result<()> {
     // What would be read across its rows again and again is brought into order first, tile by tile.
@@ -595,15 +630,8 @@ fn compute<T: Cell>(
     let inputs: SmallVec<[&LocalArray; 4]> =
         inputs.iter().zip(&ordered).map(|(input, ordered)| ordered.as_ref().unwrap_or(input)).collect();
     let program = Program::new(expr, &inputs, out)?;
-    let write = |out: &mut [MaybeUninit<T>]| {
-        if large {
-            device::try_chunks(out, TASK, |i, out| run(&program, i * TASK, out))
-        } else {
-            run(&program, 0, out)
-        }
-    };
-    // SAFETY: the tasks cover the whole slice, and `run` writes every element of each.
-    unsafe { overwrite::<T>(out, write) }
+    // SAFETY: `run` writes every element.
+    unsafe { size.write(out, (TASK, CHUNK), |start, out| run(&program, start, out)) }
 }
 
 /// A contiguous copy of an array.

@@ -5,8 +5,8 @@
 //! without a lock, large ones and what a thread has no room for in one list for all threads. Both are bounded in bytes.
 
 use bytemuck::Pod;
-use sharding_core::Device;
 use sharding_core::backend::{HeldBytes, MemoryLedger, MemoryUse};
+use sharding_core::{Device, Result};
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -71,6 +71,32 @@ impl Beside {
             stream(from, to);
         }
     }
+}
+
+/// The most elements of a [`staged`] piece.
+pub(crate) const STAGE: usize = 1024;
+
+/// Runs `write(start, places)` on all of a slice: at once, or, past the caches, on pieces of so many elements which stay in the
+/// first cache until they are complete. `start` is the number of the first place.
+///
+/// # Safety
+/// Where `write` gives `Ok`, it has put a value on every place.
+pub(crate) unsafe fn staged<T: Pod>(
+    beside: Option<&Beside>,
+    piece: usize,
+    out: &mut [MaybeUninit<T>],
+    mut write: impl FnMut(usize, &mut [MaybeUninit<T>]) -> Result<()>,
+) -> Result<()> {
+    let Some(beside) = beside else { return write(0, out) };
+    let mut stage = [const { MaybeUninit::<T>::uninit() }; STAGE];
+    let piece = piece.min(STAGE);
+    for (i, out) in out.chunks_mut(piece).enumerate() {
+        let stage = &mut stage[..out.len()];
+        write(i * piece, stage)?;
+        // SAFETY: the caller's promise.
+        beside.copy(unsafe { stage.assume_init_ref() }, out);
+    }
+    Ok(())
 }
 
 impl Drop for Beside {

@@ -99,6 +99,33 @@ fn large_products_agree_with_sums() {
     }
 }
 
+/// Every element of products so large that tiles are tasks of their own, by factors and bias of small integers, whose sums are
+/// exact: as integers they are multiplied by loops.
+#[test]
+fn tiles_fit_together() {
+    for (m, k, n) in [(300, 400, 300), (130, 1030, 700), (701, 100, 333), (2000, 9000, 1), (1, 200, 90_000)] {
+        let whole = |len: usize, seed: usize| -> Vec<i64> {
+            (0..len).map(|i| ((i * 31 + i / 7 + seed) % 17) as i64 - 8).collect()
+        };
+        let float = |xs: &[i64]| -> Vec<f32> { xs.iter().map(|x| *x as f32).collect() };
+        let (x, y, bias) = (whole(m * k, 1), whole(n * k, 5), whole(n, 3));
+        let (a, weight) = (array([m, k], &x), array([n, k], &y));
+        let product = launch(&Primitive::Dot, &[&a, &weight.permute(&[1, 0])], DType::I64, &[m, n].into());
+        let want = float(&values::<i64>(&product.unwrap()));
+        let (a, weight) = (array([m, k], &float(&x)), array([n, k], &float(&y)));
+        let turned = weight.permute(&[1, 0]);
+        let in_order: Vec<f32> = (0..k * n).map(|i| y[i % n * k + i / n] as f32).collect();
+        for b in [&turned, &array([k, n], &in_order)] {
+            let got = launch(&Primitive::Dot, &[&a, b], DType::F32, &[m, n].into()).unwrap();
+            assert_same(&values::<f32>(&got), &want);
+        }
+        let linear = Primitive::Fused(FusedOp::Linear);
+        let got = launch(&linear, &[&a, &weight, &array([n], &float(&bias))], DType::F32, &[m, n].into());
+        let want: Vec<f32> = want.iter().enumerate().map(|(i, x)| x + bias[i % n] as f32).collect();
+        assert_same(&values::<f32>(&got.unwrap()), &want);
+    }
+}
+
 /// Whatever rows and columns are added up together, each element is that of a loop over `k`, bit for bit.
 #[test]
 fn small_products_are_added_up_in_order() {

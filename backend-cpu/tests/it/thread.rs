@@ -29,6 +29,8 @@ fn products() {
     check(&Primitive::Dot, &[&floats(&[24, 64, 64], 1), &floats(&[24, 64, 64], 2)], [24, 64, 64]);
     let transposed = floats(&[150, 700], 3).permute(&[1, 0]);
     check(&Primitive::Dot, &[&floats(&[300, 700], 1), &transposed], [300, 150]);
+    let wide = floats(&[384, 700], 3).permute(&[1, 0]);
+    check(&Primitive::Dot, &[&floats(&[300, 700], 1), &wide], [300, 384]);
 }
 
 #[test]
