@@ -491,6 +491,8 @@ pub(crate) fn run(map: &IndexMap, inputs: &[&LocalArray], out: &mut LocalArray) 
     if let Some(other) = inputs.iter().find(|input| input.dtype() != out.dtype()) {
         return Err(internal(format!("a copy of {other:?} into {out:?}")));
     }
+    // All of them, those that write nothing too: what `covers` says is said of boxes that fit.
+    map.pieces.iter().try_for_each(|piece| check(piece, &map.shape))?;
     with_word!(out.dtype(), T => {
         let covered = covers(map);
         let fill: T = match map.fill.to_bytes(out.dtype()) {
@@ -498,12 +500,8 @@ pub(crate) fn run(map: &IndexMap, inputs: &[&LocalArray], out: &mut LocalArray) 
             None if covered => 0,
             None => return Err(unsupported(format_args!("{} as a value of {}", map.fill, out.dtype()))),
         };
-        let sources = map
-            .pieces
-            .iter()
-            .filter(|piece| piece.into.iter().all(|range| !range.is_empty()))
-            .map(|piece| check(piece, &map.shape).and_then(|()| Source::<T>::new(piece, inputs)))
-            .collect::<Result<SmallVec<[_; 4]>>>()?;
+        let written = map.pieces.iter().filter(|piece| piece.into.iter().all(|range| !range.is_empty()));
+        let sources = written.map(|piece| Source::<T>::new(piece, inputs)).collect::<Result<SmallVec<[_; 4]>>>()?;
         // The outermost axis that can be cut, and the elements of one row of it.
         let axis = map.shape.iter().position(|extent| *extent > 1).unwrap_or(0);
         let row: usize = map.shape.iter().skip(axis + 1).product();

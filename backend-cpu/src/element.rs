@@ -240,6 +240,24 @@ pub(crate) fn to_odd(x: f64) -> f32 {
     f32::from_bits(bits | u32::from(back != x && !x.is_nan()))
 }
 
+/// [`to_odd`] of an integer: an f64 on the way would round it before, from 2^53 on. (The greatest integer passes for exact,
+/// as 2^63 comes back as it; both become 2^63.)
+#[inline(always)]
+fn int_to_odd(x: i64) -> f32 {
+    let near = x as f32;
+    let back = near as i64;
+    let bits = near.to_bits().wrapping_sub(u32::from(back.unsigned_abs() > x.unsigned_abs()));
+    f32::from_bits(bits | u32::from(back != x))
+}
+
+/// The same for an unsigned one.
+#[inline(always)]
+fn uint_to_odd(x: u64) -> f32 {
+    let near = x as f32;
+    let back = near as u64;
+    f32::from_bits(near.to_bits().wrapping_sub(u32::from(back > x)) | u32::from(back != x))
+}
+
 /// What is computed in, and what can be computed.
 pub(crate) trait Item: Cell + PartialOrd {
     /// The dtype that lies in memory as it is computed in.
@@ -441,8 +459,8 @@ impl Item for f32 {
         match *x {
             Value::Float(x) => apply(x, out, |x| x),
             Value::Truth(x) => apply(x, out, |x| f32::from(u8::from(x.holds()))),
-            Value::Int(x) if narrow => apply(x, out, |x| to_odd(x as f64)),
-            Value::UInt(x) if narrow => apply(x, out, |x| to_odd(x as f64)),
+            Value::Int(x) if narrow => apply(x, out, int_to_odd),
+            Value::UInt(x) if narrow => apply(x, out, uint_to_odd),
             Value::Double(x) if narrow => apply(x, out, to_odd),
             Value::Int(x) => apply(x, out, |x| x as f32),
             Value::UInt(x) => apply(x, out, |x| x as f32),

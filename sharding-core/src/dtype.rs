@@ -297,6 +297,14 @@ fn to_odd(x: f64) -> f32 {
     f32::from_bits(bits | u32::from(back != x && !x.is_nan()))
 }
 
+/// The same for an integer: an `f64` on the way would round it before, from 2^53 on.
+fn integer_to_odd(x: i128) -> f32 {
+    let near = x as f32;
+    let back = near as i128;
+    let bits = near.to_bits().wrapping_sub(u32::from(back.unsigned_abs() > x.unsigned_abs()));
+    f32::from_bits(bits | u32::from(back != x))
+}
+
 impl Scalar {
     /// This number as one element of `dtype` in native bytes, or `None` where it would lose its meaning: a fraction, a
     /// number out of range or a float of 2^53 or more as an integer, anything but a truth value as a bool. Floats are
@@ -321,8 +329,8 @@ impl Scalar {
             DType::U16 => integer!(u16),
             DType::U32 => integer!(u32),
             DType::U64 => integer!(u64),
-            DType::F16 => bytes.extend_from_slice(&f16::from_f32(to_odd(self.as_f64())).to_ne_bytes()),
-            DType::BF16 => bytes.extend_from_slice(&bf16::from_f32(to_odd(self.as_f64())).to_ne_bytes()),
+            DType::F16 => bytes.extend_from_slice(&f16::from_f32(self.as_odd()).to_ne_bytes()),
+            DType::BF16 => bytes.extend_from_slice(&bf16::from_f32(self.as_odd()).to_ne_bytes()),
             DType::F32 => {
                 let value = self.as_integer().map_or(self.as_f64() as f32, |value| value as f32);
                 bytes.extend_from_slice(&value.to_ne_bytes());
@@ -358,6 +366,11 @@ impl Scalar {
             Scalar::UInt(value) => value as f64,
             Scalar::Float(value) => value,
         }
+    }
+
+    /// What f16 and bf16 are rounded from; see [`to_odd`].
+    fn as_odd(self) -> f32 {
+        self.as_integer().map_or_else(|| to_odd(self.as_f64()), integer_to_odd)
     }
 
     /// The bits that tell two scalars apart, for keys.
@@ -496,6 +509,19 @@ mod tests {
             let (huge, infinite) = (Scalar::Float(1e300), Scalar::Float(f64::INFINITY));
             assert_eq!(huge.to_bytes(dtype), infinite.to_bytes(dtype), "{dtype}");
         }
+        // Integers beside the middle of two neighbours, which f64 would round to it.
+        let (at, next) = (1_i64 << 62, 1_i64 << 55);
+        for (value, want) in
+            [(next / 2, 0), (next / 2 + 1, next), (next * 3 / 2, 2 * next), (next * 3 / 2 - 1, next)]
+        {
+            let float = |value: i64| Scalar::Float(value as f64).to_bytes(DType::BF16);
+            for sign in [1, -1] {
+                let got = Scalar::Int(sign * (at + value)).to_bytes(DType::BF16);
+                assert_eq!(got, float(sign * (at + want)), "{value}");
+            }
+        }
+        let unsigned = Scalar::UInt((1 << 63) + (1 << 55) + 1).to_bytes(DType::BF16);
+        assert_eq!(unsigned, Scalar::Float(((1_u64 << 63) + (1 << 56)) as f64).to_bytes(DType::BF16));
     }
 
     proptest! {

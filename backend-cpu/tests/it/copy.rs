@@ -177,6 +177,18 @@ fn a_map_that_reads_outside_is_an_error() {
     }
 }
 
+/// A piece that seems to cover the result in its first axes and writes nothing: the result would be memory never written.
+#[test]
+fn a_piece_of_more_axes_than_the_result_is_an_error() {
+    let x = array([4], &[1_i64, 2, 3, 4]);
+    for (shape, into) in [(Shape::from([4]), vec![0..4, 0..0]), (Shape::from([]), vec![0..0])] {
+        let strides = into.iter().map(|_| 1).collect();
+        let piece = Piece { operand: 0, into: into.into_iter().collect(), offset: 0, strides };
+        let map = IndexMap { shape: shape.clone(), pieces: vec![piece], fill: Scalar::Int(0) };
+        assert!(force(&Primitive::Copy(map), &[&x], DType::I64, &shape).is_err());
+    }
+}
+
 #[test]
 fn large_concat_along_each_axis() {
     let (a, b) = (vec![500, 3, 300], vec![500, 3, 300]);

@@ -111,6 +111,48 @@ proptest! {
     }
 }
 
+/// Integers of every size, many at or beside the middle of two numbers of bf16, which f64 does not tell apart.
+fn integers() -> impl Strategy<Value = i128> {
+    prop_oneof![
+        any::<i64>().prop_map(i128::from),
+        any::<u64>().prop_map(i128::from),
+        (0..56_u32, 0..128_i128, -1..=1_i128, prop::bool::ANY).prop_map(|(shift, digits, step, negative)| {
+            let beside = ((257 + 2 * digits) << shift) + step;
+            if negative { -beside } else { beside }
+        }),
+        -70_000..70_000_i128,
+    ]
+}
+
+/// The bf16 nearest to an integer, by whole numbers only.
+fn check_bf16_of_integer(x: i128, got: bf16) {
+    let whole = |bits: u16| f32::from_bits(u32::from(bits) << 16) as i128;
+    let (size, bits) = (x.abs(), got.to_bits() & 0x7fff);
+    if size < 256 {
+        return assert_eq!(f32::from(got) as i128, x);
+    }
+    let (below, at, above) = (whole(bits - 1), whole(bits), whole(bits + 1));
+    let (off, half) = (2 * (size - at).abs(), if size > at { above - at } else { at - below });
+    assert!(off < half || off == half && bits.is_multiple_of(2), "{x} became {got}");
+    assert_eq!(got.is_sign_negative(), x < 0, "{x}");
+}
+
+proptest! {
+    #[test]
+    fn integers_become_the_nearest_half(x in prop::collection::vec(integers(), 1..60)) {
+        let signed: Vec<i64> = x.iter().map(|x| *x as i64).collect();
+        let unsigned: Vec<u64> = x.iter().map(|x| *x as u64).collect();
+        for (x, got) in signed.iter().zip(cast::<i64, bf16>(&signed)) { check_bf16_of_integer((*x).into(), got); }
+        for (x, got) in unsigned.iter().zip(cast::<u64, bf16>(&unsigned)) { check_bf16_of_integer((*x).into(), got); }
+        for (x, got) in signed.iter().zip(cast::<i64, f16>(&signed)) { check_f16(*x as f64, got); }
+        for (x, got) in unsigned.iter().zip(cast::<u64, f16>(&unsigned)) { check_f16(*x as f64, got); }
+        for x in signed {
+            let constant = Scalar::Int(x).to_bytes(DType::BF16).unwrap();
+            check_bf16_of_integer(x.into(), bf16::from_ne_bytes([constant[0], constant[1]]));
+        }
+    }
+}
+
 /// A chain on halves is computed in f32 and rounded once: 60000 * 3 / 3 does not overflow; a cast on the way rounds.
 #[test]
 fn a_chain_is_rounded_once() {

@@ -162,8 +162,13 @@ pub fn wrapped(value: i128, dtype: DType) -> Scalar {
 
 /// A float rounded to the nearest of a float dtype.
 pub fn rounded(value: f64, dtype: DType) -> Scalar {
-    let element = Scalar::Float(value).to_bytes(dtype).unwrap_or_default();
-    scalars(dtype, &element).first().copied().unwrap_or(Scalar::Float(value))
+    nearest(Scalar::Float(value), dtype)
+}
+
+/// A number as the nearest element of a dtype that has one.
+pub(crate) fn nearest(value: Scalar, dtype: DType) -> Scalar {
+    let element = value.to_bytes(dtype).unwrap_or_default();
+    scalars(dtype, &element).first().copied().unwrap_or(value)
 }
 
 /// Two elements of a dtype combined as parts of a Partial are. Integers wrap; floats are combined in f64 and not rounded.

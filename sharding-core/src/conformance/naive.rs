@@ -5,7 +5,7 @@
 
 mod random;
 
-use super::host::{HostArray, combine, flat_indices, rounded, unravel, wrapped};
+use super::host::{HostArray, combine, flat_indices, nearest, rounded, unravel, wrapped};
 use crate::backend::{
     Attention, BinaryOp, Expr, FusedOp, Gather, IndexMap, Node, Primitive, Reduce, Step, StepKind, UnaryOp,
 };
@@ -99,6 +99,8 @@ fn cast(value: Scalar, dtype: DType) -> Scalar {
         Some(value) if dtype.is_integer() => wrapped(value, dtype),
         Some(value) if dtype == DType::Bool => Scalar::Bool(value != 0),
         Some(value) if dtype == DType::F32 => Scalar::Float(f64::from(value as f32)),
+        // An f64 between would round it once more.
+        Some(_) if matches!(dtype, DType::F16 | DType::BF16) => nearest(value, dtype),
         _ => number(value.as_f64(), dtype),
     }
 }

@@ -133,7 +133,8 @@ fn edges(dtype: DType) -> Vec<Scalar> {
                 .to_vec()
         }
         integer => {
-            let mut values: Vec<Scalar> = numbers(&[0, 1, -1, 3, (1 << 53) + 1]);
+            // The last is beside the middle of two numbers of bf16, in the middle itself once it is rounded to f64.
+            let mut values: Vec<Scalar> = numbers(&[0, 1, -1, 3, (1 << 53) + 1, (1 << 62) + (1 << 54) + 1]);
             values.extend([integer.lowest(), integer.highest()]);
             values
         }
