@@ -350,13 +350,18 @@ impl Simulation {
     /// Runs `f` in this simulation; gives the part of the log that it made. Peaks are those during `f`, of all that
     /// is alive.
     pub fn record<T>(&self, f: impl FnOnce() -> T) -> (T, Log) {
-        let mut before = self.take();
+        /// Puts the log together again, also where `f` panics.
+        struct Before<'a>(&'a Simulation, Log);
+        impl Drop for Before<'_> {
+            fn drop(&mut self) {
+                let mut log = self.0.lock();
+                let during = std::mem::replace(&mut *log, std::mem::take(&mut self.1));
+                log.add(during);
+            }
+        }
+        let _before = Before(self, self.take());
         let value = self.enter(f);
-        let mut log = self.lock();
-        let during = log.clone();
-        before.add(during.clone());
-        *log = before;
-        (value, during)
+        (value, self.log())
     }
 
     fn take(&self) -> Log {

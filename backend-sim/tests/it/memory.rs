@@ -35,6 +35,27 @@ fn a_record_nests_and_its_peak_holds_what_was_alive() {
 }
 
 #[test]
+fn a_record_that_panics_loses_nothing() {
+    let simulation = Simulation::new();
+    let alloc = |n: usize| drop(SimBackend.alloc(DEVICE, DType::Bool, &Shape::from([n])).unwrap());
+    let (held, log) = simulation.record(|| {
+        alloc(30);
+        let held = SimBackend.alloc(DEVICE, DType::Bool, &Shape::from([4])).unwrap();
+        let inner = std::panic::catch_unwind(|| {
+            Simulation::current().record(|| {
+                alloc(20);
+                panic!("inside");
+            })
+        });
+        assert!(inner.is_err());
+        held
+    });
+    assert_eq!((log.peak_bytes(), simulation.live_bytes(DEVICE)), (30, 4));
+    drop(held);
+    assert_eq!((simulation.live_bytes(DEVICE), simulation.peak_bytes(DEVICE)), (0, 30));
+}
+
+#[test]
 fn threads_count_apart_unless_they_enter_one_simulation() {
     let shared = Simulation::new();
     let held: Vec<_> = (0..2)
