@@ -1,6 +1,7 @@
 //! Every op on every placement equals the op on one device: random layouts of the cases' operands, with parts of all
 //! combinations, splits that do not nest, custom placements, one-device operands and numbers among them.
 
+use crate::Numbers;
 use sharding_core::backend::StepKind;
 use sharding_core::conformance::host::{rounded, scalars, tolerance, wrapped};
 use sharding_core::op::{Case, Fill, OpDef, OperandKind, Registry};
@@ -11,21 +12,6 @@ use sharding_ops::{
 };
 use std::collections::BTreeMap;
 use stress::zigzag::Zigzag;
-
-/// Numbers that are as good as random and the same in every run.
-pub(crate) struct Numbers(pub(crate) u64);
-
-impl Numbers {
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % n.max(1)
-    }
-    pub(crate) fn chance(&mut self, one_in: usize) -> bool {
-        self.below(one_in) == 0
-    }
-}
 
 /// Host values: all dtypes as f64, exact for what the tests use; see [`element`].
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! Every registered op on its cases and on mutations of them: a call gives a result or an error, never a panic, and an
 //! error says which op it came from.
 
+use crate::Numbers;
 use sharding_core::op::{Case, OpDef, OperandKind, Registry};
 use sharding_core::{DType, dispatch_dyn};
 use sharding_ops::{
@@ -8,21 +9,6 @@ use sharding_ops::{
     auto_reshard,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Numbers that are as good as random and the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % n.max(1)
-    }
-    fn chance(&mut self, one_in: usize) -> bool {
-        self.below(one_in) == 0
-    }
-}
 
 fn mutate_shape(numbers: &mut Numbers, shape: &mut Vec<usize>) {
     match numbers.below(6) {

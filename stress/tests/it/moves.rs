@@ -1,7 +1,7 @@
 //! Movement ops move only what must move: on any placements, those of the open trait among them, the result is that of one
 //! device, and what is received is counted against what the devices lack of their pieces of the result.
 
-use crate::attack::Numbers;
+use crate::Numbers;
 use sharding_core::trace::explain;
 use sharding_ops::{
     BackendKind, Device, DeviceMapping, DeviceMesh, Index, Interleaved, Place, Ragged, Result, Tensor,
