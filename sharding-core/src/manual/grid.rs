@@ -73,7 +73,7 @@ impl Group {
 impl Grid {
     /// # Errors
     /// [`ErrorKind::Axis`] for a name that the mesh lacks; [`ErrorKind::DuplicateAxis`] for one given twice;
-    /// [`ErrorKind::Mesh`] for an axis that is not `Manual`, no axis or too many members.
+    /// [`ErrorKind::Mesh`] for an axis that is not `Manual`, or too many members; [`ErrorKind::Process`] if none is here.
     pub(super) fn new(mesh: &DeviceMesh, names: Option<&[String]>) -> Result<Self> {
         let mut manual = Axes::new();
         match names {

@@ -111,16 +111,17 @@ impl AlphaBetaCost {
     /// The same with a bandwidth of the devices' own memory, in bytes per second read or written.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] if it is not positive.
+    /// [`ErrorKind::Argument`] if it is not positive, or so small that a byte takes no finite time.
     pub fn with_memory(mut self, bytes_per_second: f64) -> Result<Self> {
-        if bytes_per_second.is_nan() || bytes_per_second <= 0.0 {
+        let memory = 1.0 / bytes_per_second;
+        if !(memory.is_finite() && memory >= 0.0) {
             return Err(Error::new(
                 ErrorKind::Argument,
                 format!("a memory of {bytes_per_second} bytes per second moves nothing"),
             )
             .with_fix("give the bandwidth of the data sheet in bytes per second, such as 3.35e12"));
         }
-        self.memory = 1.0 / bytes_per_second;
+        self.memory = memory;
         Ok(self)
     }
 
@@ -308,6 +309,11 @@ mod tests {
             let error = base.clone().with_axis("tp", link).unwrap_err();
             assert!(error.to_string().contains("mesh axis 'tp'"), "{error}");
         }
-        assert!(base.with_memory(0.0).unwrap_err().fix().is_some());
+        // The last is positive, and a byte would still take for ever.
+        for bad in [0.0, -0.0, -1.0, f64::NAN, f64::NEG_INFINITY, f64::MIN_POSITIVE / 64.0] {
+            let error = base.clone().with_memory(bad).unwrap_err();
+            assert!(error.kind() == ErrorKind::Argument && error.fix().is_some(), "{bad}: {error}");
+        }
+        assert_eq!(base.with_memory(f64::INFINITY).unwrap().memory_seconds_per_byte(), 0.0);
     }
 }
