@@ -3,6 +3,7 @@
 use super::data::{Wholes, f32_layout};
 use super::json::{Node, Parsed};
 use super::report::{Report, Verdict};
+use super::room;
 use super::spelling::{codes, mesh, places, shape};
 use sharding_core::backend::StepKind;
 use sharding_core::op::Fill;
@@ -28,6 +29,9 @@ fn transfer(case: &Node<'_>) -> Parsed<Verdict> {
         Ok((f32_layout(&source_mesh, &shape, &from?)?, f32_layout(&target_mesh, &shape, &to?)?))
     };
     let layouts = layouts();
+    if let Ok((source, _)) = &layouts {
+        room::elements(&case.field("shape")?, source.shape())?;
+    }
     let got = layouts.as_ref().map_err(ToString::to_string).and_then(|(source, target)| {
         let moved = || {
             let wholes = Wholes::new(source, Fill::Signed, 1)?;

@@ -14,6 +14,7 @@ mod max_layout;
 mod max_plan;
 mod max_transfer;
 mod report;
+mod room;
 mod shard_map;
 mod spelling;
 mod tinax;
@@ -64,6 +65,17 @@ fn replay_file(file: &Path, report: &mut Report) -> Result<(), Malformed> {
     replay_value(&value, &file.display().to_string(), report)
 }
 
+/// Replays the text of a file and prints nothing; gives the numbers of cases that passed, failed and were skipped.
+///
+/// # Errors
+/// If it is no file of reference cases.
+pub fn replay_text(text: &str) -> Result<[usize; 3], String> {
+    let mut report = Report::silent();
+    let value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
+    replay_value(&value, "text", &mut report).map_err(|error| error.to_string())?;
+    Ok(report.counts())
+}
+
 fn replay_value(value: &serde_json::Value, file: &str, report: &mut Report) -> Result<(), Malformed> {
     let root = Node::root(value, file);
     let suite = root.field("suite")?.text()?;
@@ -110,7 +122,7 @@ mod tests {
 
     /// Passed, failed and skipped cases of a file.
     fn check(file: serde_json::Value, want: [usize; 3]) {
-        let mut report = Report::new(Vec::new());
+        let mut report = Report::silent();
         replay_value(&file, "test.json", &mut report).unwrap();
         assert_eq!(report.counts(), want, "{file}");
     }
@@ -330,6 +342,49 @@ mod tests {
             case["note"] = json!("a quirk");
         };
         check(file(&quirk), [0, 0, 1]);
+    }
+
+    /// Each is refused with a text, and nothing of it is made.
+    #[test]
+    fn a_case_that_asks_for_too_much_fails() {
+        let most = 1_u64 << 40;
+        for file in [
+            json!({"suite": "max_layout", "even_shard_sizes": [{"id": 1, "size": 7, "pieces": most, "want": [7]}]}),
+            json!({"suite": "max_layout", "mesh": [{"id": 1, "devices": most, "mesh_shape": [most], "axis_names": ["x"], "want": {}}]}),
+            transfer(|case| case["mesh"]["shape"] = json!([most])),
+            transfer(|case| case["shape"] = json!([most, 2])),
+            // Also where any error would do.
+            transfer(|case| {
+                case["shape"] = json!([most, 2]);
+                case["error"] = json!({});
+            }),
+            plan(|case| case["mesh"]["shape"] = json!([1 << 20])),
+            plan(|case| case["tensors"][0]["shape"] = json!([most, 8])),
+            // Small operands of a large result, also where an extent of 0 hides it.
+            plan(|case| {
+                case["op"] = json!("tile");
+                case["args"] = json!([{"t": 0}, [1 << 20, 1 << 20]]);
+            }),
+            plan(|case| {
+                case["tensors"][0]["shape"] = json!([1 << 14, 1]);
+                case["tensors"][1]["shape"] = json!([1, 1 << 14]);
+            }),
+            plan(|case| case["tensors"][0]["shape"] = json!([0, most])),
+            dtensor(|case| case["mesh_shape"] = json!([most])),
+            dtensor(|case| case["op"] = json!(format!("expand({most},3,2)"))),
+            dtensor(|case| case["op"] = json!(format!("repeat({most},1)"))),
+            json!({"suite": "dtensor", "chunk_table": {"rows": [{"n": 4, "k": most, "balanced_sizes": [4]}]}, "cases": []}),
+            json!({"suite": "jax", "cases": [{
+                "id": 1, "kind": "device_put", "mesh": {"shape": [2], "axis_names": ["x"]}, "spec": ["x"],
+                "global_shape": [most], "data": "iota_f32_row_major", "want": {},
+            }]}),
+            json!({"suite": "tinax", "cases": [{
+                "id": 1, "fn": "place_host_array", "want": {},
+                "input": {"mesh": {"shape": [most], "axis_names": ["x"]}, "partitions": ["x"], "shape": [4]},
+            }]}),
+        ] {
+            check(file, [0, 1, 0]);
+        }
     }
 
     #[test]

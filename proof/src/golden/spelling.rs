@@ -1,6 +1,7 @@
 //! How the files spell meshes, placements, policies and dtypes.
 
 use super::json::{Node, Parsed};
+use super::room;
 use sharding_core::placement::{ALL_TRANSITIONS, DEFAULT_TRANSITIONS, TransitionKind, TransitionSet};
 use sharding_core::{
     BackendKind, DType, DeviceMesh, Error, ErrorKind, Mode, Place, Policy, ReduceOp, Result, Shape,
@@ -25,7 +26,10 @@ pub(super) fn nameless_mesh(shape: &Node<'_>) -> Parsed<Result<DeviceMesh>> {
 
 fn mesh_of<N: AsRef<str>>(shape: &Node<'_>, names: &[N]) -> Parsed<Result<DeviceMesh>> {
     Ok(match sizes(shape)? {
-        Ok(shape) => DeviceMesh::simulated(BackendKind::CPU, shape, names),
+        Ok(sizes) => {
+            room::devices(shape, &sizes)?;
+            DeviceMesh::simulated(BackendKind::CPU, sizes, names)
+        }
         Err(error) => Err(error),
     })
 }

@@ -4,6 +4,7 @@ use super::text::{Method, Text};
 use super::value::Given;
 use crate::golden::indices::indices;
 use crate::golden::json::{Node, Parsed};
+use crate::golden::room;
 use crate::golden::spelling::array_dtype;
 use sharding_core::conformance::host::HostArray;
 use sharding_core::{DeviceMapping, Error, ErrorKind, Operand, Place, Result, Tensor, TensorBuffer};
@@ -34,14 +35,15 @@ pub(super) fn run(
     want: &[HostArray],
 ) -> Parsed<std::result::Result<Result<Vec<Tensor>>, String>> {
     let words = node.text()?;
-    let made = match words.strip_prefix("in-place x[").and_then(|rest| rest.split_once(']')) {
-        Some((part, how)) => {
-            let part = indices(part, node)?;
-            place(given).and_then(|x| store_part(&x, &part, how.trim()).map(|x| vec![x]))
-        }
-        None => place(given).and_then(|inputs| call(&Text::read(words), inputs, given, want)),
+    let part = words.strip_prefix("in-place x[").and_then(|rest| rest.split_once(']'));
+    let part = part.map(|(part, how)| Ok((indices(part, node)?, how.trim()))).transpose()?;
+    let made = |inputs: Vec<Tensor>| match &part {
+        Some((part, how)) => store_part(&inputs, part, how).map(|x| vec![x]),
+        None => call(&Text::read(words), inputs, given, want),
     };
-    Ok(match made {
+    let metas = given.iter().map(|given| (given.whole.dtype, given.whole.shape.clone()));
+    room::call(node, metas, |inputs| made(inputs.to_vec()).ok())?;
+    Ok(match place(given).and_then(made) {
         Ok(results) => Ok(Ok(results)),
         Err(No::Failed(error)) => Ok(Err(error)),
         Err(No::Lacking(reason)) => Err(reason),

@@ -6,6 +6,7 @@ mod value;
 
 use super::json::{Node, Parsed};
 use super::report::{Report, Verdict};
+use super::room;
 use super::spelling::nameless_mesh;
 use sharding_core::conformance::host::HostArray;
 use sharding_core::{DeviceMapping, Error, ErrorKind, Result, Tensor};
@@ -27,6 +28,7 @@ pub(super) fn replay(root: &Node<'_>, report: &mut Report) -> Parsed<()> {
 
 /// Sizes of the balanced split, which the file lists beside those of its own.
 fn balanced(row: &Node<'_>, n: usize, ways: usize) -> Parsed<Verdict> {
+    room::devices(&row.field("k")?, &[ways])?;
     let ours = (0..ways).map(|part| sharding_core::split::balanced(n, ways, part).len()).collect();
     Ok(Verdict::equal("sizes", row.field("balanced_sizes")?.list_of(Node::size)?, ours))
 }

@@ -3,6 +3,7 @@
 use crate::golden::data::Wholes;
 use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
+use crate::golden::room;
 use crate::golden::spelling::array_dtype;
 use sharding_core::conformance::host::{HostArray, flat_indices, rounded};
 use sharding_core::{
@@ -18,7 +19,10 @@ pub(super) fn array(node: &Node<'_>) -> Read<HostArray> {
         Ok(dtype) => dtype,
         Err(lacking) => return Ok(Err(lacking)),
     };
-    let shape: Shape = node.field("shape")?.list_of(Node::size)?.into_iter().collect();
+    let shape = node.field("shape")?;
+    let extents = shape.list_of(Node::size)?;
+    room::elements(&shape, &extents)?;
+    let shape = Shape::from(extents);
     let data = node.field("data")?;
     let values = data.list_of(|value| element(value, dtype))?;
     if values.len() != shape.elements() {

@@ -10,6 +10,7 @@ mod spec;
 use super::data::{Wholes, on_one_device, read_one_device};
 use super::json::{Node, Parsed};
 use super::report::{Report, Verdict};
+use super::room;
 use super::spelling::{array_dtype, mesh, shape};
 use call::{Call, No};
 use sharding_core::conformance::host::HostArray;
@@ -53,6 +54,8 @@ fn case(case: &Node<'_>, mesh: &DeviceMesh, improves: &mut bool) -> Parsed<Verdi
         let wholes = Wholes::new(&layout, fill, i as u64 + 1).map_err(|_| node.expected("a small tensor"))?;
         given.push(Given { layout, wholes });
     }
+    let metas = given.iter().map(|given| (given.layout.dtype(), given.layout.shape().clone()));
+    room::call(case, metas, |inputs| call.run(None, inputs).ok())?;
     let inputs: Result<Vec<Tensor>> =
         given.iter().map(|given| given.wholes.place(&given.layout, 1000)).collect();
     let inputs = inputs.map_err(|_| case.expected("inputs that can be placed"))?;
@@ -95,6 +98,7 @@ fn layout(node: &Node<'_>, mesh: &DeviceMesh) -> Parsed<std::result::Result<Tens
     };
     let shape_node = node.field("shape")?;
     let shape = shape(&shape_node)?.map_err(|_| shape_node.expected("a shape"))?;
+    room::elements(&shape_node, &shape)?;
     Ok(match spec::mapping(node, mesh)? {
         Ok(mapping) => TensorLayout::new(dtype, shape, mapping).map_err(|error| error.to_string()),
         Err(error) => Err(format!("placements that we do not have: {error}")),

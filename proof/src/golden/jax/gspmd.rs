@@ -4,6 +4,7 @@ use super::spelling::{devices, global_shape, named};
 use super::{query, refusal};
 use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
+use crate::golden::room;
 use crate::golden::spelling::unspellable;
 use sharding_core::sharding::{GspmdSharding, HloSharding, Subgroup, TileAssignment};
 use sharding_core::{Result, Sharding};
@@ -89,6 +90,9 @@ fn canonical(case: &Node<'_>, hlo: &HloSharding) -> Parsed<Verdict> {
     }
     if let Some(devices) = case.optional("tile_assignment_devices_expanded") {
         let wanted = devices.list_of(Node::size)?;
+        if let Some(tiles) = hlo.tiles() {
+            room::devices(&devices, &[tiles.num_devices()])?;
+        }
         let got = match (hlo.tiles(), hlo.maximal_device()) {
             (Some(tiles), _) => tiles.devices().collect(),
             (None, maximal) => maximal.into_iter().collect::<Vec<_>>(),

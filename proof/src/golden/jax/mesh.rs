@@ -1,16 +1,16 @@
 //! Meshes: with the caller's devices, with the first of all devices, and without devices.
 
 use super::refusal;
-use super::spelling::{axis_type, devices};
+use super::spelling::{axis_type, devices, slots};
 use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
 use crate::golden::spelling::{sizes, unspellable};
 use serde_json::{Value, json};
-use sharding_core::{AbstractMesh, AxisType, Device, DeviceMesh, ErrorKind, Result, make_mesh};
+use sharding_core::{AbstractMesh, AxisType, DeviceMesh, ErrorKind, Result, make_mesh};
 use std::collections::BTreeSet;
 
 /// The devices that there were when the cases were made.
-const DEVICES: u32 = 8;
+const DEVICES: usize = 8;
 
 pub(super) fn replay(case: &Node<'_>) -> Parsed<Verdict> {
     let (constructor, args) = (case.field("constructor")?, case.field("args")?);
@@ -90,9 +90,8 @@ fn concrete(args: &Node<'_>, shape: &Node<'_>, missing: AxisType) -> Parsed<Resu
         Some(ids) => devices(&ids)?,
         None => {
             // Theirs takes as many of all devices as there is room for; ours is told which.
-            let size = shape.iter().product::<usize>();
-            let all = (0..DEVICES).map(|id| Device::cpu().with_slot(id));
-            all.take(if size <= DEVICES as usize { size } else { DEVICES as usize }).collect()
+            let size = shape.iter().fold(1_usize, |size, axis| size.saturating_mul(*axis));
+            slots(size.min(DEVICES))
         }
     };
     Ok(make_mesh(&devices, shape, names, types))

@@ -4,6 +4,7 @@ use super::refusal;
 use super::spelling::{device, global_shape, named, single};
 use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
+use crate::golden::room;
 use sharding_core::{
     Device, Element, HostCopy, HostData, NamedSharding, Result, Shape, Sharding, SingleDeviceSharding,
     Target, Tensor,
@@ -38,6 +39,9 @@ fn placing(case: &Node<'_>) -> Parsed<Result<(Placing, Shape)>> {
         false => single(case)?.map(Placing::Single),
     };
     let shape = global_shape(case)?;
+    if let Ok(shape) = &shape {
+        room::elements(&case.field("global_shape")?, shape)?;
+    }
     Ok(sharding.and_then(|sharding| Ok((sharding, shape?))))
 }
 
@@ -72,7 +76,10 @@ fn refused(error: &sharding_core::Error) -> sharding_core::Error {
 /// `{"device_id": 0, "shape": [2], "dtype": "int32"}`: all elements are the device's number.
 fn piece(node: &Node<'_>) -> Parsed<Result<Tensor>> {
     let device = device(&node.field("device_id")?)?;
-    let shape = Shape::from(node.field("shape")?.list_of(Node::size)?);
+    let shape = node.field("shape")?;
+    let extents = shape.list_of(Node::size)?;
+    room::elements(&shape, &extents)?;
+    let shape = Shape::from(extents);
     fn filled<T: Element>(device: Device, shape: Shape, value: T) -> Result<Tensor> {
         let values = vec![value; shape.elements()];
         Tensor::from_slice(&values, shape, &SingleDeviceSharding::new(device))

@@ -1,6 +1,7 @@
 //! How the suite spells devices, meshes, specs and shardings.
 
 use crate::golden::json::{Node, Parsed};
+use crate::golden::room;
 use crate::golden::spelling::{shape as spelled_shape, sizes, unspellable};
 use serde_json::Value;
 use sharding_core::{
@@ -17,6 +18,11 @@ pub(super) fn device(node: &Node<'_>) -> Parsed<Device> {
 /// A list of devices by their ids.
 pub(super) fn devices(node: &Node<'_>) -> Parsed<Vec<Device>> {
     node.list_of(device)
+}
+
+/// The first slots of the CPU.
+pub(super) fn slots(number: usize) -> Vec<Device> {
+    (0..).take(number).map(|id| Device::cpu().with_slot(id)).collect()
 }
 
 /// `Auto`, `Explicit` or `Manual`.
@@ -44,7 +50,7 @@ pub(super) fn mesh(node: &Node<'_>) -> Parsed<Result<DeviceMesh>> {
     };
     let devices = match node.optional("device_ids") {
         Some(ids) => devices(&ids)?,
-        None => (0..shape.iter().product::<usize>() as u32).map(|id| Device::cpu().with_slot(id)).collect(),
+        None => slots(room::devices(&node.field("shape")?, &shape)?),
     };
     let mesh = DeviceMesh::new(&devices, shape, names);
     Ok(match axis_types(node)? {

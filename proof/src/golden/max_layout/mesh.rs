@@ -3,13 +3,15 @@
 use super::checked;
 use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
+use crate::golden::room;
 use crate::golden::spelling::{mesh as spelled_mesh, sizes, unspellable};
 use sharding_core::{Device, DeviceMesh, Result};
 
 pub(super) fn mesh(case: &Node<'_>) -> Parsed<Verdict> {
     let names = case.field("axis_names")?.list_of(Node::text)?;
-    let devices: Vec<Device> =
-        (0..case.field("devices")?.size()?).map(|slot| Device::cpu().with_slot(slot as u32)).collect();
+    let number = case.field("devices")?;
+    let number = room::devices(&number, &[number.size()?])?;
+    let devices: Vec<Device> = (0..).take(number).map(|slot| Device::cpu().with_slot(slot)).collect();
     let got = sizes(&case.field("mesh_shape")?)?.and_then(|shape| DeviceMesh::new(&devices, shape, &names));
     // What we refuse on purpose, whatever the other system does.
     let sizes = case.field("mesh_shape")?.list_of(Node::integer)?;

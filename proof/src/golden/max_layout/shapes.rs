@@ -3,6 +3,7 @@
 use super::checked;
 use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
+use crate::golden::room;
 use crate::golden::spelling::{mesh, nameless_mesh, places, shape, sizes};
 use sharding_core::{
     BackendKind, DType, DeviceMapping, DeviceMesh, GlobalDim, Place, Shape, TensorLayout, global_dims,
@@ -16,11 +17,12 @@ pub(super) fn even_shard_sizes(case: &Node<'_>) -> Parsed<Verdict> {
         return Ok(Verdict::Passed);
     }
     let size = case.field("size")?.size()?;
-    let Ok(pieces) = usize::try_from(pieces.integer()?) else { return Ok(Verdict::Passed) };
-    let got = DeviceMesh::simulated(BackendKind::CPU, [pieces], ["pieces"])
+    let Ok(number) = usize::try_from(pieces.integer()?) else { return Ok(Verdict::Passed) };
+    room::devices(&pieces, &[number])?;
+    let got = DeviceMesh::simulated(BackendKind::CPU, [number], ["pieces"])
         .and_then(|mesh| DeviceMapping::new(&mesh, [Place::Sharded(0)]))
         .and_then(|mapping| TensorLayout::new(DType::F32, [size], mapping))
-        .map(|layout| (0..pieces).map(|piece| layout.local_shape(piece).extent(0)).collect::<Vec<_>>());
+        .map(|layout| (0..number).map(|piece| layout.local_shape(piece).extent(0)).collect::<Vec<_>>());
     checked(&want, got, |want, got| Ok(Verdict::equal("sizes", want.list_of(Node::size)?, got)))
 }
 

@@ -4,6 +4,7 @@ use super::signature::{SIGNATURES, Signature, lacking_dtype};
 use crate::golden::data::{Wholes, on_one_device, read_one_device};
 use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
+use crate::golden::room;
 use crate::golden::spelling::{dtype, mesh, places, shape};
 use sharding_core::conformance::host::HostArray;
 use sharding_core::op::{Fill, OpArgs, OpDef, OperandKind, Registry};
@@ -101,7 +102,17 @@ impl Call {
         });
         let given =
             given.collect::<Result<Vec<_>>>().map_err(|_| case.expected("tensors that can be made"))?;
-        Ok(Ok(Self { def, mesh, given, args, passed }))
+        let call = Self { def, mesh, given, args, passed };
+        let inputs = call.given.iter().map(|given| (given.layout.dtype(), given.layout.shape().clone()));
+        room::call(case, inputs, |tensors| call.results(tensors).ok())?;
+        Ok(Ok(call))
+    }
+
+    /// The results of the op with these tensors.
+    fn results(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.with_operands(tensors, |operands| {
+            Ok(dispatch_dyn(self.def, operands, self.args())?.all().into_vec())
+        })
     }
 
     /// The tensors of flat operands, `None` for numbers.
@@ -147,10 +158,7 @@ impl Call {
     /// Runs it on data, with the tensors placed as given, or otherwise; the results.
     pub(super) fn run(&self, policy: Policy, placed: Option<&[Vec<Place>]>) -> Result<Vec<Tensor>> {
         let tensors = self.place(placed)?;
-        self.with_operands(&tensors, |operands| {
-            let results = auto_reshard(policy, || dispatch_dyn(self.def, operands, self.args()))?;
-            Ok(results.all().into_vec())
-        })
+        auto_reshard(policy, || self.results(&tensors))
     }
 
     /// What is wrong with the results of a run: compared with those on one device, for every coordinate of Unknown.
@@ -197,9 +205,7 @@ impl Call {
                 )
             })
             .collect::<Result<Vec<_>>>()?;
-        self.with_operands(&tensors, |operands| {
-            dispatch_dyn(self.def, operands, self.args())?.all().iter().map(read_one_device).collect()
-        })
+        self.results(&tensors)?.iter().map(read_one_device).collect()
     }
 
     fn place(&self, placed: Option<&[Vec<Place>]>) -> Result<Vec<Tensor>> {
@@ -282,10 +288,12 @@ fn by_parameter<'a>(
 pub(super) fn layout(node: &Node<'_>, mesh: &DeviceMesh) -> Read<(TensorLayout, bool)> {
     let name = node.field("dtype")?;
     let Some(dtype) = dtype(&name)? else { return Ok(Err(lacking_dtype(&name))) };
-    let shape = match shape(&node.field("shape")?)? {
+    let shape_node = node.field("shape")?;
+    let shape = match shape(&shape_node)? {
         Ok(shape) => shape,
         Err(_) => return Ok(Err("shapes that we have no form for".to_owned())),
     };
+    room::elements(&shape_node, &shape)?;
     let single = match node.optional("device") {
         None => false,
         Some(device) if device.text()? == "single" => true,

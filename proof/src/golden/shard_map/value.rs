@@ -1,6 +1,7 @@
 //! Row-major values, as the file writes them.
 
 use super::super::json::{Node, Parsed};
+use super::super::room;
 use sharding_core::{DType, DeviceMapping, Error, ErrorKind, Result, Tensor};
 use std::fmt;
 
@@ -16,7 +17,10 @@ impl Value {
         let data = node.field("data")?;
         let truths = data.list()?.first().is_some_and(|first| first.value().is_boolean());
         let data = data.list_of(|x| if truths { x.truth().map(f64::from) } else { x.number() })?;
-        Ok(Self { shape: node.field("shape")?.list_of(Node::size)?, data, truths })
+        let shape = node.field("shape")?;
+        let extents = shape.list_of(Node::size)?;
+        room::elements(&shape, &extents)?;
+        Ok(Self { shape: extents, data, truths })
     }
 
     pub(super) fn place(&self, mapping: &DeviceMapping) -> Result<Tensor> {

@@ -15,7 +15,7 @@ pub(super) fn replay(input: &Node<'_>) -> Parsed<Outcome> {
     let (shape, owners) = owners(&grid)?;
     Ok(match read(input.value()) {
         Ok((spec, local, global, policy)) => {
-            let processes = owners.iter().max().map_or(1, |last| last + 1);
+            let processes = owners.iter().max().map_or(1, |last| last.saturating_add(1));
             let scope = (*Scope::current()).clone().with_process(0).with_process_count(processes);
             Outcome::Called(scope.enter(|| {
                 let sharding = layout(&mesh(&shape, &owners)?, spec)?;

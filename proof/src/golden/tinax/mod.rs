@@ -16,6 +16,7 @@ mod values;
 
 use super::json::{Node, Parsed};
 use super::report::{Report, Verdict};
+use super::room;
 use misuse::Outcome;
 
 /// What a case gives: an outcome to be judged by the error that is wanted, if one is, and else compared with `want`.
@@ -38,13 +39,31 @@ pub(super) fn replay(root: &Node<'_>, report: &mut Report) -> Parsed<()> {
             let Some((_, replay)) = FUNCTIONS.iter().find(|(name, _)| *name == function) else {
                 return Ok(Verdict::Skipped(format!("there is no replay of the function: {function}")));
             };
-            let outcome = replay(&case.field("input")?)?;
+            let input = case.field("input")?;
+            bounded(&input)?;
+            let outcome = replay(&input)?;
             let (verdict, said) = misuse::judge(&case, outcome)?;
             note = said;
             Ok(verdict)
         });
         if let Some(note) = note {
             report.note(&note);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an input that asks for too much, where it has sizes.
+fn bounded(input: &Node<'_>) -> Parsed<()> {
+    let sizes = |node: &Node<'_>| misuse::sizes(node.value()).ok().and_then(Result::ok);
+    if let Some(shape) = input.optional("mesh").and_then(|mesh| mesh.optional("shape"))
+        && let Some(sizes) = sizes(&shape)
+    {
+        room::devices(&shape, &sizes)?;
+    }
+    for shape in ["shape", "local_shape", "global_shape"].iter().filter_map(|name| input.optional(name)) {
+        if let Some(sizes) = sizes(&shape) {
+            room::elements(&shape, &sizes)?;
         }
     }
     Ok(())
