@@ -114,7 +114,7 @@ impl AlphaBetaCost {
     /// [`ErrorKind::Argument`] if it is not positive, or so small that a byte takes no finite time.
     pub fn with_memory(mut self, bytes_per_second: f64) -> Result<Self> {
         let memory = 1.0 / bytes_per_second;
-        if !(memory.is_finite() && memory >= 0.0) {
+        if bytes_per_second.is_nan() || bytes_per_second <= 0.0 || memory.is_infinite() {
             return Err(Error::new(
                 ErrorKind::Argument,
                 format!("a memory of {bytes_per_second} bytes per second moves nothing"),
