@@ -1,7 +1,7 @@
 //! Index maps over shards in any placements give what they give on one device.
 
 use crate::host::{ALONE, HOST};
-use crate::transfer::{lay, meshes, places, words};
+use crate::transfer::{lay, mesh_of, meshes, places, slots, words};
 use crate::value;
 use proptest::prelude::*;
 use sharding_core::backend::{Exchange, IndexMap, LocalArrays, Piece, backend_of};
@@ -152,9 +152,10 @@ proptest! {
         also in words(),
         to in words(),
         alone in any::<bool>(),
+        slots in slots(),
         seed in 0_u64..1 << 40,
     ) {
-        let grid = DeviceMesh::simulated(if alone { ALONE } else { HOST }, &mesh, &NAMES[..mesh.len()]).unwrap();
+        let grid = mesh_of(if alone { ALONE } else { HOST }, &mesh, &NAMES[..mesh.len()], &slots);
         let map = map(kind, &picks, &Shape::from(shape.clone()));
         let place = |words: &[Vec<usize>], shape: &[usize]| without_parts(places(words, shape, &mesh, ReduceOp::Sum));
         let mut operands = vec![lay(DType::I64, &shape, &grid, place(&from, &shape))];

@@ -12,6 +12,7 @@ use sharding_core::{
     Tensor, TensorLayout,
 };
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -125,6 +126,43 @@ fn dtype(word: usize) -> DType {
     [DType::F32, DType::I64, DType::Bool][word % 3]
 }
 
+/// Which slots the devices of a mesh are, and in which order.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    first: u32,
+    /// Devices in the order of these; without any, as they are.
+    keys: Vec<u8>,
+}
+
+/// In order or in any other, from one of the first few slots: of two meshes some devices are the same.
+pub(crate) fn slots() -> impl Strategy<Value = Slots> {
+    let keys = prop_oneof![Just(Vec::new()), prop::collection::vec(any::<u8>(), 72)];
+    (0_u32..5, keys).prop_map(|(first, keys)| Slots { first, keys })
+}
+
+pub(crate) fn mesh_of(kind: BackendKind, sizes: &[usize], names: &[&str], slots: &Slots) -> DeviceMesh {
+    let mut order: Vec<u32> = (0..sizes.iter().product::<usize>() as u32).collect();
+    order.sort_by_key(|i| slots.keys.get(*i as usize));
+    let devices: Vec<Device> =
+        order.iter().map(|i| Device::new(kind, 0).with_slot(slots.first + i)).collect();
+    DeviceMesh::new(&devices, sizes, names).unwrap()
+}
+
+/// The most bytes that a device of the target lacks of its piece, element by element.
+fn lacked(source: &TensorLayout, target: &TensorLayout) -> usize {
+    let has = |position: usize| -> HashSet<usize> {
+        source
+            .mesh()
+            .position_of(target.mesh().device(position).unwrap())
+            .map_or_else(HashSet::new, |own| value::held(source, own).into_iter().collect())
+    };
+    let lacks = |position: usize| {
+        let has = has(position);
+        value::held(target, position).iter().filter(|element| !has.contains(element)).count()
+    };
+    (0..target.mesh().num_devices()).map(lacks).max().unwrap() * source.dtype().size()
+}
+
 /// Meshes of up to five axes and 72 devices.
 pub(crate) fn meshes() -> impl Strategy<Value = Vec<usize>> {
     let small = |sizes: &Vec<usize>| sizes.iter().product::<usize>() <= 72;
@@ -142,10 +180,11 @@ proptest! {
         to in words(),
         picks in prop::collection::vec(0_usize..12, 3),
         apart in any::<bool>(),
+        slots in slots(),
         seed in any::<u64>(),
     ) {
         let kind = if apart { APART } else { HOST };
-        let grid = DeviceMesh::simulated(kind, &mesh, &NAMES[..mesh.len()]).unwrap();
+        let grid = mesh_of(kind, &mesh, &NAMES[..mesh.len()], &slots);
         let (before, after) = (op(picks[0]), op(picks[if picks[0] > 6 { 1 } else { 0 }]));
         let source = lay(dtype(picks[2]), &shape, &grid, places(&from, &shape, &mesh, before));
         let target = lay(dtype(picks[2]), &shape, &grid, places(&to, &shape, &mesh, after));
@@ -160,9 +199,10 @@ proptest! {
         to in words(),
         axis in 0_usize..5,
         apart in any::<bool>(),
+        slots in slots(),
         seed in any::<u64>(),
     ) {
-        let grid = DeviceMesh::simulated(if apart { APART } else { HOST }, &mesh, &NAMES[..mesh.len()]).unwrap();
+        let grid = mesh_of(if apart { APART } else { HOST }, &mesh, &NAMES[..mesh.len()], &slots);
         let whole = |mut places: Vec<Place>| {
             places.iter_mut().filter(|place| place.is_partial()).for_each(|place| *place = Place::Replicated);
             places
@@ -183,20 +223,21 @@ proptest! {
 
     #[test]
     fn between_meshes(
-        mesh in prop::collection::vec(1_usize..4, 1..3),
-        other in prop::collection::vec(1_usize..4, 1..3),
+        mesh in prop::collection::vec(1_usize..4, 1..4),
+        other in prop::collection::vec(1_usize..4, 1..4),
         alike in any::<bool>(),
         shape in extents(),
         from in words(),
         to in words(),
         picks in prop::collection::vec(0_usize..12, 2),
         kinds in (any::<bool>(), any::<bool>()),
+        slots in (slots(), slots()),
         seed in any::<u64>(),
     ) {
         let kind = |apart: bool| if apart { APART } else { HOST };
         let other = if alike { mesh.clone() } else { other };
-        let a = DeviceMesh::simulated(kind(kinds.0), &mesh, &NAMES[..mesh.len()]).unwrap();
-        let b = DeviceMesh::simulated(kind(kinds.1), &other, &["x", "y", "z"][..other.len()]).unwrap();
+        let a = mesh_of(kind(kinds.0), &mesh, &NAMES[..mesh.len()], &slots.0);
+        let b = mesh_of(kind(kinds.1), &other, &["x", "y", "z"][..other.len()], &slots.1);
         let mut goal = places(&to, &shape, &other, op(picks[0]));
         if other != mesh {
             for place in &mut goal {
@@ -206,7 +247,13 @@ proptest! {
             }
         }
         let source = lay(dtype(picks[1]), &shape, &a, places(&from, &shape, &mesh, op(picks[0])));
-        check(&source, &lay(dtype(picks[1]), &shape, &b, goal), seed);
+        let target = lay(dtype(picks[1]), &shape, &b, goal);
+        check(&source, &target, seed);
+        // Of other meshes only what devices lack moves.
+        let program = Program::search(&source, &target, &VolumeCost).unwrap();
+        if other != mesh && let [step] = &program.steps[..] {
+            prop_assert_eq!(step.cost, lacked(&source, &target) as f64, "{} to {}: {}", source, target, step);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use sharding_core::{DType, Element, Place, ReduceOp, Tensor, TensorLayout};
 pub(crate) type Whole = Vec<i64>;
 
 /// Row-major numbers of the whole's elements that a device holds, in the order of its local array.
-fn held(layout: &TensorLayout, position: usize) -> Vec<usize> {
+pub(crate) fn held(layout: &TensorLayout, position: usize) -> Vec<usize> {
     let mut held = vec![0];
     for (ranges, extent) in layout.region(position).iter().zip(layout.shape().iter()) {
         let indices: Vec<usize> = ranges.iter().cloned().flatten().collect();
