@@ -22,8 +22,8 @@ const HEAD: &str = "\
 pub fn run(programs: &[Program], arguments: &[String]) -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
-        [path] => write(programs, path).map(|()| true),
-        [path, "--check"] => check(programs, path),
+        [path] if !path.starts_with('-') => write(programs, path).map(|()| true),
+        [path, "--check"] if !path.starts_with('-') => check(programs, path),
         _ => Err("usage: comm FILE [--check]".to_owned()),
     };
     match outcome {
@@ -170,6 +170,17 @@ mod tests {
                 "  now:    nothing",
             ]
         );
+    }
+
+    #[test]
+    fn a_flag_is_no_file() {
+        let run = |words: &[&str]| run(&[], &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        for words in
+            [&[][..], &["--list"], &["--check"], &["--list", "--check"], &["a", "b"], &["a", "--check", "c"]]
+        {
+            assert_eq!(format!("{:?}", run(words)), format!("{:?}", ExitCode::from(2)), "{words:?}");
+        }
+        assert!(!std::path::Path::new("--list").exists());
     }
 
     #[test]
