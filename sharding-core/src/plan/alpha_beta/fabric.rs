@@ -65,11 +65,12 @@ pub const PCIE_5: Fabric = Fabric {
     source: "bandwidth: PCI Express Base 5.0, 32 GT/s by 16 lanes in 128b/130b; latency: NCCL 2.20 src/graph/tuning.cc, hwLat of PCI, ring, LL",
 };
 
-/// Ethernet of 100 Gbit/s with remote direct memory access (RoCE). TCP takes longer per message: measure it.
+/// Ethernet of 100 Gbit/s with remote direct memory access (RoCE), whose messages go the same way as those of InfiniBand:
+/// NCCL has one transport for both, and one latency. TCP takes longer per message: measure it.
 pub const ETHERNET_100G: Fabric = Fabric {
     name: "Ethernet 100G",
     link: Link::new(2.7e-6, 12.5e9),
-    source: "bandwidth: IEEE 802.3, 100 Gbit/s; latency: NCCL 2.20 src/graph/tuning.cc, hwLat of the network, ring, LL",
+    source: "bandwidth: IEEE Std 802.3ba-2010, a MAC data rate of 100 Gbit/s, of which headers of frames take a part; latency: NCCL 2.20 src/graph/tuning.cc, hwLat of the network, ring, LL, to which the transport of RoCE (src/transport/net_ib.cc) adds none of its own",
 };
 
 /// One channel of DDR4-3200, for devices that are slots of one host: what they send is copied in its memory.
