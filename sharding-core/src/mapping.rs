@@ -121,7 +121,8 @@ impl DeviceMapping {
     /// Checks the placements against a shape.
     ///
     /// # Errors
-    /// [`ErrorKind::Mapping`] if a placement names a tensor axis that the shape lacks, or does not fit its extent.
+    /// [`ErrorKind::Mapping`] if a placement names a tensor axis that the shape lacks, or does not fit its extent; for those of
+    /// the open trait as [`Interned::check`](crate::placement::Interned::check).
     pub fn check(&self, shape: &Shape) -> Result<()> {
         for (mesh_axis, place) in self.places.iter().enumerate() {
             let Some(axis) = place.tensor_axis() else { continue };
@@ -144,7 +145,7 @@ impl DeviceMapping {
                 ));
             };
             if let Place::Custom(custom) = place {
-                custom.placement().check(*extent, self.mesh.size(mesh_axis)).map_err(located)?;
+                custom.check(*extent, self.mesh.size(mesh_axis)).map_err(located)?;
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Interning of custom placements, so that a [`Place`] stays a small `Copy` value.
 
+use super::check::Known;
 use super::{Place, Placement, PlacementKey};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
@@ -11,6 +12,7 @@ pub struct Interned {
     key: PlacementKey,
     tensor_axis: Option<usize>,
     digest: u64,
+    pub(super) known: Known,
 }
 
 impl std::fmt::Debug for Interned {
@@ -54,8 +56,9 @@ pub(super) fn intern(placement: Arc<dyn Placement>) -> Place {
     // The top bit keeps the digest apart from those of the built-in placements.
     let digest = hasher.finish() | 1 << 63;
     // Leaked on purpose: the number of distinct placements of a program is small, and a `Place` must be `Copy`.
+    let known = Known::default();
     let interned: &'static Interned =
-        Box::leak(Box::new(Interned { placement, key: key.clone(), tensor_axis, digest }));
+        Box::leak(Box::new(Interned { placement, key: key.clone(), tensor_axis, digest, known }));
     table.insert(key, interned);
     Place::Custom(interned)
 }

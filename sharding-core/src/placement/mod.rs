@@ -4,6 +4,7 @@
 //! else implements the open trait [`Placement`] and is interned by [`Place::custom`]. Two placements ship on the
 //! open trait itself: [`Ragged`] and [`Interleaved`].
 
+mod check;
 mod interleaved;
 mod intern;
 mod ragged;
@@ -89,7 +90,8 @@ pub enum Place {
 
 /// A placement that is not built in.
 ///
-/// Equal keys must mean equal index ranges: an unbalanced shard never wears a balanced label. All answers are pure.
+/// Equal keys must mean equal index ranges: an unbalanced shard never wears a balanced label. All answers are pure. A layout
+/// is refused if the ranges do not cover every index once; see [`Interned::check`].
 pub trait Placement: Any + Debug + Send + Sync {
     /// Name and words; equality, hash, text, digest and stored form come from it.
     fn key(&self) -> PlacementKey;

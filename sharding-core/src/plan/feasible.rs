@@ -294,7 +294,7 @@ fn fits(shape: &Shape, to: Place, ways: usize) -> Result<(), Why> {
         return Err(Why::OutOfRange { place: to, ndim: shape.len() });
     };
     match to {
-        Place::Custom(custom) if custom.placement().check(extent, ways).is_err() => {
+        Place::Custom(custom) if custom.check(extent, ways).is_err() => {
             Err(Why::Misfit { place: to, extent })
         }
         _ => Ok(()),
