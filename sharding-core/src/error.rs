@@ -203,7 +203,7 @@ impl fmt::Display for Error {
         }
         f.write_str(&inner.message)?;
         if let Some((name, size)) = &inner.mesh_axis {
-            write!(f, " (mesh axis '{name}' of size {size})")?;
+            write!(f, " (mesh axis '{}' of size {size})", crate::text::clean(name))?;
         }
         for operand in &inner.operands {
             write!(f, "\n  {operand}")?;

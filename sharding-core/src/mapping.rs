@@ -2,6 +2,7 @@
 
 use crate::placement::Ranges;
 use crate::split::balanced;
+use crate::text::clean;
 use crate::{DeviceMesh, Error, ErrorKind, MemoryKind, Place, Result, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::fmt;
@@ -216,7 +217,7 @@ impl fmt::Display for DeviceMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
         for (i, (name, place)) in self.mesh.axis_names().zip(&self.places).enumerate() {
-            write!(f, "{}{name}: {place}", if i == 0 { "" } else { ", " })?;
+            write!(f, "{}{}: {place}", if i == 0 { "" } else { ", " }, clean(name))?;
         }
         f.write_str("}")
     }

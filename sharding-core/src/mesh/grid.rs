@@ -1,5 +1,6 @@
 //! The grid of a mesh: sizes and names of its axes, and what follows from them without devices.
 
+use crate::text::clean;
 use crate::{Error, ErrorKind, Result};
 use smallvec::SmallVec;
 use std::fmt;
@@ -128,7 +129,7 @@ impl Grid {
     pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
         write!(f, "{name}(")?;
         for (i, (axis, size)) in self.names.iter().zip(&self.shape).enumerate() {
-            write!(f, "{}{axis}={size}", if i > 0 { ", " } else { "" })?;
+            write!(f, "{}{}={size}", if i > 0 { ", " } else { "" }, clean(axis))?;
         }
         f.write_str(")")
     }

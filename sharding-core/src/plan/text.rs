@@ -7,6 +7,7 @@ use crate::placement::{
     ALL_TRANSITIONS, DEFAULT_TRANSITIONS, Interleaved, Ragged, Transition, TransitionSet,
 };
 use crate::rule::{Role, RuleOperand};
+use crate::text::clean;
 use crate::{AxisType, DeviceMesh, Place, ReduceOp};
 use std::any::Any;
 use std::fmt::{self, Write as _};
@@ -121,7 +122,7 @@ fn table(report: &Report, axis: &AxisReport, f: &mut fmt::Formatter<'_>) -> fmt:
         AxisType::Explicit => ", explicit: no op communicates by itself",
         AxisType::Manual => ", manual",
     };
-    writeln!(f, "mesh axis '{}' of size {}{kind}", axis.name, axis.size)?;
+    writeln!(f, "mesh axis '{}' of size {}{kind}", clean(&axis.name), axis.size)?;
     let wide = report.names.len() > MOST_COLUMNS;
     let mut head: Vec<String> = if wide { vec!["operands".to_owned()] } else { report.names.clone() };
     head.extend(["result", "needs", report.unit, "status"].map(str::to_owned));
@@ -221,7 +222,7 @@ fn obstacle(report: &Report, value: Value, why: Why) -> String {
         Value::Operand(i) => name(report, i).to_owned(),
         Value::Result(i) => format!("result {i}"),
     };
-    let axis_name = |axis: usize| report.mesh_axes.get(axis).map_or("", |name| name);
+    let axis_name = |axis: usize| report.mesh_axes.get(axis).map_or_else(String::new, |name| clean(name));
     match why {
         Why::Unreachable { from: Place::Unknown, .. } => {
             format!("{who} is Unknown here, which nothing but a claim changes")
@@ -270,7 +271,7 @@ pub(super) fn operands(request: &PlanRequest<'_>) -> Vec<String> {
 
 fn placements(mesh: &DeviceMesh, places: &[Place]) -> String {
     let parts: Vec<_> =
-        mesh.axis_names().zip(places).map(|(name, place)| format!("{name}: {place}")).collect();
+        mesh.axis_names().zip(places).map(|(name, place)| format!("{}: {place}", clean(name))).collect();
     format!("{{{}}}", parts.join(", "))
 }
 

@@ -1,9 +1,10 @@
 //! Meshes of the caller's devices, meshes without devices, and the mesh of a scope.
 
 use proptest::prelude::*;
+use sharding_core::redistribute::explain_transfer;
 use sharding_core::{
-    AbstractMesh, AxisType, BackendKind, Device, DeviceMesh, ErrorKind, NamedMapping, make_mesh, set_mesh,
-    set_mesh_guard, spec,
+    AbstractMesh, AxisType, BackendKind, DType, Device, DeviceMapping, DeviceMesh, ErrorKind, NamedMapping,
+    Place, TensorLayout, make_mesh, set_mesh, set_mesh_guard, spec,
 };
 
 fn slots(slots: &[u32]) -> Vec<Device> {
@@ -118,5 +119,28 @@ proptest! {
         let kept = grid.sub_mesh(&axes);
         let concrete = concrete.sub_mesh(0, &axes).map(|mesh| mesh.to_abstract());
         prop_assert_eq!(kept.as_ref().map_err(|e| e.kind()), concrete.as_ref().map_err(|e| e.kind()));
+    }
+}
+
+/// Names are the user's, and lines are ours: what a name cannot do in a text that people read.
+#[test]
+fn names_break_no_lines_of_texts() {
+    let name = "t\n\u{202e}p";
+    let mesh = DeviceMesh::simulated(BackendKind::SIM, [2], [name]).unwrap();
+    assert_eq!(mesh.axis_index(name).unwrap(), 0, "it is still called so");
+    let rows = DeviceMapping::new(&mesh, [Place::Sharded(0)]).unwrap();
+    let layout = TensorLayout::new(DType::F32, [4], rows).unwrap();
+    let whole = layout.with_mapping(DeviceMapping::replicated(&mesh)).unwrap();
+    let error = layout.with_mapping(DeviceMapping::new(&mesh, [Place::Sharded(3)]).unwrap()).unwrap_err();
+    for text in [
+        mesh.to_string(),
+        mesh.to_abstract().to_string(),
+        format!("{mesh:?}"),
+        layout.to_string(),
+        format!("{layout:?}"),
+        explain_transfer(&layout, &whole).unwrap().to_string().replace("\n  ", " | "),
+        error.to_string().replace("\n  ", " | "),
+    ] {
+        assert!(text.contains("t\u{fffd}\u{fffd}p") && !text.contains(['\n', '\u{202e}']), "{text:?}");
     }
 }
