@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::run::{self, Result};
 use table::Row;
-use worker::{Answer, Worker};
+use worker::{About, Answer, PATIENCE, Worker};
 
 /// How often the question goes around.
 const ROUNDS: usize = 7;
@@ -96,12 +96,12 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     venv::check(&python, &modules)?;
     // Built before anybody measures: a compiler would disturb them.
     run::check(&mut run::cargo(["build", "--release", "-p", "proof", "--bin", "bench"]))?;
-    let mut ours = Worker::start(run::proof("bench").arg("--serve"))?.ready()?;
+    let mut ours = Worker::start(run::proof("bench").arg("--serve"), PATIENCE)?.ready()?;
     // All load at once, which takes them seconds.
     let starting = drivers.iter().map(|driver| {
         // `-B`: Python keeps nothing compiled in the source tree.
         let script = venv::directory().join(driver.script);
-        Worker::start(Command::new(&python).arg("-B").arg(script).args(driver.arguments))
+        Worker::start(Command::new(&python).arg("-B").arg(script).args(driver.arguments), PATIENCE)
     });
     let starting = starting.collect::<Result<Vec<_>>>()?;
     let mut others = starting.into_iter().map(worker::Starting::ready).collect::<Result<Vec<_>>>()?;
@@ -161,7 +161,7 @@ enum Compared {
     Failures(Option<Row>, Vec<String>),
 }
 
-/// Asks all who have the item, [`ROUNDS`] times in turn.
+/// Asks all who have the item, [`ROUNDS`] times in turn. Who gives no answer is asked no more, and the others go on.
 fn compare(item: &str, ours: &mut Worker, others: &mut [Worker]) -> Result<Compared> {
     let mut failures = Vec::new();
     // By the number of the worker; ours has none.
@@ -173,10 +173,14 @@ fn compare(item: &str, ours: &mut Worker, others: &mut [Worker]) -> Result<Compa
                 continue;
             }
             sleep(REST);
-            match worker.ask(item)? {
+            let failed =
+                |why: &str, about: &About| format!("{item} by {} ({}): {why}", about.peer, about.way);
+            match worker.ask(item) {
                 Answer::Seconds(value) => seconds.entry(number).or_default().push(value),
-                Answer::Cannot(why) => {
-                    failures.push(format!("{item} by {} ({}): {why}", worker.about.peer, worker.about.way));
+                // Nobody else is of use without us.
+                Answer::Lost(why) if number.is_none() => return Err(failed(&why, &worker.about).into()),
+                Answer::Cannot(why) | Answer::Lost(why) => {
+                    failures.push(failed(&why, &worker.about));
                     worker.about.items.retain(|known| known != item);
                 }
             }

@@ -1,11 +1,21 @@
 //! A process that measures what it is asked for, one line for one line.
 
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::run::{Result, describe};
+
+/// How long a worker may take to load, and for one answer. Those that compile first take minutes; what takes longer than
+/// this hangs.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20 * 60);
+
+/// How long a worker may take to end when it is asked no more.
+const FAREWELL: Duration = Duration::from_secs(30);
 
 /// What a worker says of itself in its first line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,8 +37,10 @@ pub(super) struct About {
 pub(super) enum Answer {
     /// The seconds of one call.
     Seconds(f64),
-    /// It cannot do it, for this reason.
+    /// It cannot do it, for this reason; it can be asked for other work.
     Cannot(String),
+    /// It did not answer, for this reason, and is asked no more.
+    Lost(String),
 }
 
 /// A worker that has been started and has said nothing yet.
@@ -45,12 +57,14 @@ struct Running {
     command: String,
     child: Child,
     questions: Option<ChildStdin>,
-    answers: Lines<BufReader<ChildStdout>>,
+    /// Its lines, read by a thread that ends with its output: a pipe itself cannot be waited for with a limit.
+    answers: Receiver<std::io::Result<String>>,
+    patience: Duration,
 }
 
 impl Worker {
-    /// Starts a program. What it writes to its error stream is shown.
-    pub(super) fn start(command: &mut Command) -> Result<Starting> {
+    /// Starts a program that may take so long to load and for each answer. What it writes to its error stream is shown.
+    pub(super) fn start(command: &mut Command, patience: Duration) -> Result<Starting> {
         let text = describe(command);
         let mut child = command
             .stdin(Stdio::piped())
@@ -58,8 +72,10 @@ impl Worker {
             .spawn()
             .map_err(|error| format!("could not start `{text}`: {error}"))?;
         let questions = child.stdin.take();
-        let answers = child.stdout.take().ok_or_else(|| format!("`{text}` has no output"))?;
-        Ok(Starting(Running { command: text, child, questions, answers: BufReader::new(answers).lines() }))
+        let output = child.stdout.take().ok_or_else(|| format!("`{text}` has no output"))?;
+        let (send, answers) = channel();
+        thread::spawn(move || BufReader::new(output).lines().try_for_each(|line| send.send(line)));
+        Ok(Starting(Running { command: text, child, questions, answers, patience }))
     }
 
     /// Whether it can do this item.
@@ -68,38 +84,73 @@ impl Worker {
     }
 
     /// Asks how long an item takes, and waits.
-    pub(super) fn ask(&mut self, item: &str) -> Result<Answer> {
-        let running = &mut self.running;
-        let pipe = running.questions.as_mut().ok_or_else(|| format!("`{}` has no input", running.command))?;
-        writeln!(pipe, "{item}").map_err(|error| format!("`{}` asks no more: {error}", running.command))?;
-        let line = running.read()?;
-        answer(&line, item).ok_or_else(|| format!("`{}` answered `{line}` to {item}", running.command).into())
+    pub(super) fn ask(&mut self, item: &str) -> Answer {
+        self.running.ask(item).unwrap_or_else(|error| {
+            // What is late must not be taken for the answer to the next question.
+            self.about.items.clear();
+            self.running.end();
+            Answer::Lost(error.to_string())
+        })
     }
 }
 
 impl Starting {
     /// Waits until it has loaded.
     pub(super) fn ready(mut self) -> Result<Worker> {
-        let line = self.0.read()?;
-        let about = about(&line).ok_or_else(|| format!("`{}` began with `{line}`", self.0.command))?;
-        Ok(Worker { running: self.0, about })
+        match self.0.load() {
+            Ok(about) => Ok(Worker { running: self.0, about }),
+            Err(error) => {
+                self.0.end();
+                Err(error)
+            }
+        }
     }
 }
 
 impl Running {
-    fn read(&mut self) -> Result<String> {
-        match self.answers.next() {
-            Some(line) => Ok(line?),
-            None => Err(format!("`{}` ended, where an answer was due", self.command).into()),
+    fn load(&mut self) -> Result<About> {
+        let line = self.read("loading")?;
+        about(&line).ok_or_else(|| format!("`{}` began with `{line}`", self.command).into())
+    }
+
+    fn ask(&mut self, item: &str) -> Result<Answer> {
+        let pipe = self.questions.as_mut().ok_or_else(|| format!("`{}` has no input", self.command))?;
+        writeln!(pipe, "{item}").map_err(|error| format!("`{}` asks no more: {error}", self.command))?;
+        let line = self.read(item)?;
+        answer(&line, item).ok_or_else(|| format!("`{}` answered `{line}` to {item}", self.command).into())
+    }
+
+    /// The next line, which is about this work.
+    fn read(&mut self, work: &str) -> Result<String> {
+        match self.answers.recv_timeout(self.patience) {
+            Ok(line) => Ok(line?),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(format!("`{}` ended, where an answer was due: {work}", self.command).into())
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let limit = self.patience.as_secs_f64();
+                Err(format!("`{}` gave no answer within {limit} seconds: {work}", self.command).into())
+            }
         }
+    }
+
+    /// Ends it, whatever it does. Its exit status changes nothing about what it has answered.
+    fn end(&mut self) {
+        drop(self.questions.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // Without questions it ends by itself, and with it what it has started.
         drop(self.questions.take());
-        // Its exit status changes nothing about what it has answered.
-        let _ = self.child.wait();
+        let since = Instant::now();
+        while since.elapsed() < FAREWELL && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.end();
     }
 }
 
@@ -149,16 +200,45 @@ mod tests {
         }
     }
 
+    /// A shell that says what it can, then runs these lines.
+    #[cfg(unix)]
+    fn shell(lines: &str, patience: Duration) -> Starting {
+        let script = format!("echo '{ABOUT}'; {lines}");
+        Worker::start(Command::new("sh").arg("-c").arg(script), patience).unwrap()
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_process_answers_until_it_is_dropped() {
-        let script =
-            format!("echo '{ABOUT}'; read name; echo '{{\"name\": \"'$name'\", \"seconds\": 2}}'; read end");
-        let mut worker = Worker::start(Command::new("sh").arg("-c").arg(script)).unwrap().ready().unwrap();
+        let lines = r#"read name; echo '{"name": "'$name'", "seconds": 2}'; read end"#;
+        let mut worker = shell(lines, PATIENCE).ready().unwrap();
         assert!(worker.has("b") && !worker.has("c"));
-        assert_eq!(worker.ask("a").unwrap(), Answer::Seconds(2.0));
-        let silent = Worker::start(Command::new("sh").args(["-c", "exit 3"])).unwrap().ready();
+        assert_eq!(worker.ask("a"), Answer::Seconds(2.0));
+        let silent = Worker::start(Command::new("sh").args(["-c", "exit 3"]), PATIENCE).unwrap().ready();
         let error = silent.err().unwrap().to_string();
-        assert!(error.contains("ended, where an answer was due"), "{error}");
+        assert!(error.contains("ended, where an answer was due: loading"), "{error}");
+    }
+
+    /// One that hangs, ends or says something else is ended, named with its work, and has none any more.
+    #[cfg(unix)]
+    #[test]
+    fn a_process_that_gives_no_answer_is_lost() {
+        // Long enough for a shell to start on a busy machine.
+        let brief = Duration::from_secs(2);
+        let silent = "while :; do sleep 0.01; done";
+        for (lines, patience, want) in [
+            (silent, brief, "gave no answer within 2 seconds: a"),
+            ("read name", PATIENCE, "ended, where an answer was due: a"),
+            ("read name; echo '{\"name\": \"b\", \"seconds\": 2}'; read end", PATIENCE, "answered `"),
+        ] {
+            let mut worker = shell(lines, patience).ready().unwrap();
+            let Answer::Lost(why) = worker.ask("a") else { panic!("{lines} answered") };
+            assert!(why.contains("`sh -c") && why.contains(want), "{why}");
+            assert!(!worker.has("a") && !worker.has("b"), "{lines} is asked again");
+            assert!(worker.running.child.try_wait().unwrap().is_some(), "{lines} still runs");
+        }
+        let loading = Worker::start(Command::new("sh").args(["-c", silent]), brief).unwrap().ready();
+        let error = loading.err().unwrap().to_string();
+        assert!(error.contains("gave no answer within 2 seconds: loading"), "{error}");
     }
 }
