@@ -248,7 +248,24 @@ mod tests {
         check(dtensor(|case| case["op"] = json!("sum(0,keepdim)")), [0, 1, 0]);
         check(dtensor(|case| case["op"] = json!("unheard_of(0)")), [0, 0, 1]);
         check(dtensor(|case| case["kind"] = json!("grad")), [0, 0, 1]);
-        check(dtensor(|case| case["inputs"][0]["placements"] = json!(["_S(0,2)"])), [0, 0, 1]);
+        check(dtensor(|case| case["inputs"][0]["placements"] = json!(["MaskP(0)"])), [0, 0, 1]);
+        check(dtensor(|case| case["inputs"][0]["placements"] = json!(["_S(0,2)"])), [1, 0, 0]);
+        // What each device holds: two mesh axes that split rows strided, the second the outermost.
+        let shards = |devices: [f64; 4]| {
+            dtensor(|case| {
+                let array = |data: &[f64]| json!({"dtype": "float32", "shape": [data.len()], "data": data});
+                let locals: Vec<_> = devices.iter().map(|value| array(&[*value])).collect();
+                let whole = array(&[1.0, 2.0, 3.0, 4.0]);
+                case["kind"] = json!("distribute");
+                case["mesh_shape"] = json!([2, 2]);
+                case["inputs"] =
+                    json!([{"global": whole, "placements": ["_S(0,2)", "S(0)"], "locals": locals}]);
+                case["outputs"] = json!([{"locals": locals, "full": whole}]);
+                case["reference"] = json!([whole]);
+            })
+        };
+        check(shards([1.0, 3.0, 2.0, 4.0]), [1, 0, 0]);
+        check(shards([1.0, 2.0, 3.0, 4.0]), [0, 1, 0]);
         let moved = |case: &mut serde_json::Value, to: &str| {
             case["kind"] = json!("redistribute");
             case["attrs"] = json!({"to": [to]});

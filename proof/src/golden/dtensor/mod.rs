@@ -9,7 +9,7 @@ use super::report::{Report, Verdict};
 use super::room;
 use super::spelling::nameless_mesh;
 use sharding_core::conformance::host::HostArray;
-use sharding_core::{DeviceMapping, Error, ErrorKind, Result, Tensor};
+use sharding_core::{DeviceMesh, Error, ErrorKind, Result, Tensor};
 use value::{Given, Placements};
 
 pub(super) fn replay(root: &Node<'_>, report: &mut Report) -> Parsed<()> {
@@ -55,8 +55,8 @@ fn case(case: &Node<'_>) -> Parsed<Verdict> {
     };
     let Some(first) = given.first() else { return Err(case.expected("at least one input")) };
     match kind.text()? {
-        "distribute" => Ok(compare(first.distributed().map(|tensor| vec![tensor]), &want)),
-        "redistribute" => redistribute(case, first, &want),
+        "distribute" => moved(case, &mesh, first.distributed(), &want),
+        "redistribute" => redistribute(case, &mesh, first, &want),
         "op" => match call::run(&case.field("op")?, &given, &want)? {
             Ok(results) => Ok(compare(results, &want)),
             Err(lacking) => Ok(Verdict::Skipped(lacking)),
@@ -75,21 +75,33 @@ fn wanted(case: &Node<'_>) -> Parsed<std::result::Result<Vec<HostArray>, String>
     tensors.iter().map(value::array).collect::<Parsed<Vec<_>>>().map(|all| all.into_iter().collect())
 }
 
-fn redistribute(case: &Node<'_>, given: &Given, want: &[HostArray]) -> Parsed<Verdict> {
+fn redistribute(case: &Node<'_>, mesh: &DeviceMesh, given: &Given, want: &[HostArray]) -> Parsed<Verdict> {
     let to = match Placements::read(&case.field("attrs")?.field("to")?)? {
         Ok(to) => to,
         Err(lacking) => return Ok(Verdict::Skipped(lacking)),
     };
-    let mesh = given.layout.mesh();
-    let moved = || -> Result<Tensor> {
-        let target = DeviceMapping::new(mesh, &to.places)?;
+    let transfer = || -> Result<Tensor> {
+        let target = to.mapping(mesh, given.layout.shape())?;
         let tensor = given.place()?.transfer_to(&target)?;
         match tensor.mapping() == &target {
             true => Ok(tensor),
             false => Err(Error::new(ErrorKind::Internal, format!("it lies as {} says", tensor.mapping()))),
         }
     };
-    Ok(compare(moved().map(|tensor| vec![tensor]), want))
+    moved(case, mesh, transfer(), want)
+}
+
+/// Passed if the tensor has this value, and on each device that holds as much as there, what is there.
+fn moved(case: &Node<'_>, mesh: &DeviceMesh, got: Result<Tensor>, want: &[HostArray]) -> Parsed<Verdict> {
+    let shards = match (&got, case.optional("outputs")) {
+        (Ok(tensor), Some(outputs)) if tensor.layout().places().iter().all(|place| !place.is_partial()) => {
+            let outputs = outputs.list()?;
+            let locals = outputs.first().and_then(|output| output.optional("locals"));
+            locals.map(|locals| value::compare_shards(&locals, mesh, tensor)).transpose()?
+        }
+        _ => None,
+    };
+    Ok(compare(got.map(|tensor| vec![tensor]), want).and(|| shards.unwrap_or(Verdict::Passed)))
 }
 
 /// Passed if the results have these values, whatever their placements.

@@ -5,9 +5,12 @@ use crate::golden::json::{Node, Parsed};
 use crate::golden::report::Verdict;
 use crate::golden::room;
 use crate::golden::spelling::array_dtype;
+use sharding_core::backend::backend_of;
 use sharding_core::conformance::host::{HostArray, flat_indices, rounded};
+use sharding_core::placement::Interleaved;
 use sharding_core::{
-    DType, DeviceMapping, DeviceMesh, Place, ReduceOp, Region, Result, Scalar, Shape, Tensor, TensorLayout,
+    BackendKind, DType, DeviceMapping, DeviceMesh, Place, ReduceOp, Region, Result, Scalar, Shape, Tensor,
+    TensorLayout,
 };
 
 /// A value of ours, or what we have no form for.
@@ -45,15 +48,17 @@ fn element(node: &Node<'_>, dtype: DType) -> Parsed<Scalar> {
 
 /// One placement per mesh axis.
 pub(super) struct Placements {
-    pub(super) places: Vec<Place>,
+    places: Vec<Place>,
     /// The mesh axes along which the parts are averaged: parts of a sum once divided by their number.
     averaged: Vec<usize>,
+    /// The mesh axes that split strided, with how many pieces the tensor axis is cut into before.
+    strided: Vec<(usize, usize)>,
 }
 
 impl Placements {
-    /// `R`, `S(d)`, `P(op)`; strided and masked ones are skipped.
+    /// `R`, `S(d)`, `_S(d, pieces)`, `P(op)`; masked ones are skipped.
     pub(super) fn read(node: &Node<'_>) -> Read<Self> {
-        let mut read = Self { places: Vec::new(), averaged: Vec::new() };
+        let mut read = Self { places: Vec::new(), averaged: Vec::new(), strided: Vec::new() };
         for (axis, node) in node.list()?.iter().enumerate() {
             let code = node.text()?;
             let inside = |kind: &str| code.strip_prefix(kind)?.strip_prefix('(')?.strip_suffix(')');
@@ -64,8 +69,15 @@ impl Placements {
                     Ok(axis) => Place::Sharded(axis),
                     Err(_) => return Ok(Err(format!("placements that we have no form for: {code}"))),
                 }
-            } else if inside("_S").is_some() {
-                return Ok(Err("strided placements, which we do not have".to_owned()));
+            } else if let Some(strided) = inside("_S") {
+                let numbers = strided.split_once(',');
+                let numbers =
+                    numbers.and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
+                let Some((tensor_axis, pieces)) = numbers else {
+                    return Ok(Err(format!("placements that we have no form for: {code}")));
+                };
+                read.strided.push((axis, pieces));
+                Place::Sharded(tensor_axis)
             } else if inside("MaskP").is_some() {
                 return Ok(Err("masked placements, which we do not have".to_owned()));
             } else if let Some(op) = inside("P") {
@@ -85,6 +97,31 @@ impl Placements {
             read.places.push(place);
         }
         Ok(Ok(read))
+    }
+
+    /// Where a tensor of this shape lies. The pieces of a strided split are those of the mesh axes to its right that split the
+    /// same tensor axis: with the mesh's axes in that order both are plain splits. Where no mesh axis makes the pieces, a device
+    /// holds a part of each.
+    pub(super) fn mapping(&self, mesh: &DeviceMesh, shape: &Shape) -> Result<DeviceMapping> {
+        let mut places = self.places.clone();
+        let mut order: Vec<usize> = (0..mesh.ndim()).collect();
+        for &(axis, pieces) in &self.strided {
+            let Some(own) = self.places.get(axis) else { continue };
+            let before = order.iter().copied().skip_while(|other| *other != axis).skip(1);
+            let before: Vec<usize> = before.filter(|other| self.places.get(*other) == Some(own)).collect();
+            if let Some(last) = before.last().filter(|_| mesh.axis_size(&before).is_ok_and(|n| n == pieces)) {
+                order.retain(|other| *other != axis);
+                let at = order.iter().position(|other| other == last).map_or(order.len(), |at| at + 1);
+                order.insert(at, axis);
+            } else if let Some((tensor_axis, slot)) = own.tensor_axis().zip(places.get_mut(axis)) {
+                let extent = shape.extent(tensor_axis);
+                let chunk = extent.div_ceil(pieces.max(1));
+                let part = |i: usize| extent.saturating_sub(i * chunk).min(chunk);
+                *slot = Interleaved::place(tensor_axis, (0..pieces).map(part).collect::<Vec<_>>());
+            }
+        }
+        let places = order.iter().filter_map(|axis| places.get(*axis).copied());
+        DeviceMapping::new(&mesh.sub_mesh(0, &order)?, places.collect::<Vec<_>>())
     }
 }
 
@@ -110,8 +147,9 @@ impl Given {
         if !placements.averaged.is_empty() && !whole.dtype.is_float() {
             return Ok(Err("averages of integers, which have no parts of a sum".to_owned()));
         }
-        let mapping = DeviceMapping::new(mesh, &placements.places);
-        let layout = mapping.and_then(|mapping| TensorLayout::new(whole.dtype, &whole.shape, mapping));
+        let layout = placements
+            .mapping(mesh, &whole.shape)
+            .and_then(|mapping| TensorLayout::new(whole.dtype, &whole.shape, mapping));
         let layout = match layout {
             Ok(layout) => layout,
             Err(_) => return Ok(Err(format!("placements that we refuse: {}", code.value()))),
@@ -185,6 +223,33 @@ fn their_region(layout: &TensorLayout, position: usize) -> Region {
         *range = start..range.end.min(start + chunk);
     }
     held.into_iter().map(|range| std::iter::once(range).collect()).collect()
+}
+
+/// Passed if every device holds what it holds there, where both cut alike: they cut in chunks of the rounded-up size.
+pub(super) fn compare_shards(locals: &Node<'_>, mesh: &DeviceMesh, got: &Tensor) -> Parsed<Verdict> {
+    let theirs = locals.list_of(array)?;
+    let ours = || -> Result<Vec<HostArray>> {
+        let positions = mesh.devices().filter_map(|device| got.mesh().position_of(device));
+        let shards = positions.filter_map(|position| {
+            let at = got.positions().iter().position(|own| *own == position)?;
+            got.shards().get(at)
+        });
+        let backend = backend_of(BackendKind::CPU)?;
+        shards.map(|shard| HostArray::read(backend.as_ref(), shard)).collect()
+    };
+    let ours = match ours() {
+        Ok(ours) => ours,
+        Err(error) => return Ok(Verdict::failed("the shards", error.to_string())),
+    };
+    let mut verdict = Verdict::equal("a number of shards", theirs.len(), ours.len());
+    let alike = theirs.iter().flatten().zip(&ours).all(|(want, got)| want.shape == got.shape);
+    for (want, got) in theirs.iter().flatten().zip(&ours).filter(|_| alike) {
+        verdict = verdict.and(|| match want.first_difference(got) {
+            None => Verdict::Passed,
+            Some(difference) => Verdict::failed("the shards", format!("{difference:?}")),
+        });
+    }
+    Ok(verdict)
 }
 
 /// Passed if every device of a tensor holds what this whole and the tensor's own placements say.
