@@ -178,16 +178,22 @@ fn bound(dtype: DType) -> f64 {
     10.0 * tolerance(dtype)
 }
 
+/// A mesh of devices in the order of their slots, and one of other devices in another order.
+fn in_both_orders(shape: &[usize]) -> [DeviceMesh; 2] {
+    let names = &["v", "w", "x", "y", "z"][..shape.len()];
+    let n = shape.iter().product::<usize>() as u32;
+    let turned: Vec<Device> = (0..n).rev().map(|i| Device::cpu().with_slot(3 + i)).collect();
+    [
+        DeviceMesh::simulated(BackendKind::CPU, shape, names).unwrap(),
+        DeviceMesh::new(&turned, shape, names).unwrap(),
+    ]
+}
+
 #[test]
 fn any_placement_gives_the_one_device_result() -> Result<()> {
-    let mesh = |shape: &[usize]| {
-        DeviceMesh::simulated(BackendKind::CPU, shape, &["x", "y", "z"][..shape.len()]).unwrap()
-    };
-    let meshes: Vec<DeviceMesh> =
-        [&[1][..], &[2], &[3], &[4], &[5], &[2, 3], &[2, 2], &[3, 2], &[1, 1], &[2, 1, 2]]
-            .iter()
-            .map(|shape| mesh(shape))
-            .collect();
+    let shapes: [&[usize]; 11] =
+        [&[1], &[2], &[3], &[4], &[5], &[2, 3], &[2, 2], &[3, 2], &[1, 1], &[2, 1, 2], &[2, 1, 2, 1, 3]];
+    let meshes: Vec<DeviceMesh> = shapes.into_iter().flat_map(in_both_orders).collect();
     let rounds: usize = std::env::var("ATTACK_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
     let mut numbers = Numbers(
         std::env::var("ATTACK_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(0x9E37_79B9_7F4A_7C15),
@@ -438,10 +444,8 @@ fn explicit_axes_and_strict_policies_hold_for_every_op() -> Result<()> {
 #[test]
 fn transfers_keep_values() -> Result<()> {
     let mut numbers = Numbers(0x1234_5678_9ABC_DEF1);
-    let meshes: Vec<DeviceMesh> = [&[1][..], &[2], &[5], &[2, 3], &[3, 2], &[2, 1, 2], &[2, 2]]
-        .iter()
-        .map(|shape| DeviceMesh::simulated(BackendKind::CPU, shape, &["x", "y", "z"][..shape.len()]))
-        .collect::<Result<_>>()?;
+    let shapes: [&[usize]; 7] = [&[1], &[2], &[5], &[2, 3], &[3, 2], &[2, 1, 2], &[2, 2]];
+    let meshes: Vec<DeviceMesh> = shapes.into_iter().flat_map(in_both_orders).collect();
     let (mut moved, mut refused) = (0, BTreeMap::new());
     for _ in 0..20_000 {
         let dims: Vec<usize> =

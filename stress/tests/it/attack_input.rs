@@ -1,8 +1,9 @@
 //! Bad input: every error names what it is about, has the right kind and a remedy; nothing panics and nothing is lost.
 
-use sharding_core::placement::sharded;
+use sharding_core::placement::{Placement, PlacementKey, Ranges, Transition, sharded};
 use sharding_ops::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 fn mesh(shape: &[usize]) -> DeviceMesh {
     DeviceMesh::simulated(BackendKind::CPU, shape, &["x", "y", "z"][..shape.len()]).unwrap()
@@ -178,6 +179,64 @@ fn tensors() {
     f.check("unknown store", ErrorKind::Sharding, &["all_gather", "Unknown"], || {
         all_gather(&unknown, "x", 0)
     });
+    f.finish();
+}
+
+/// A placement of somebody else that keeps no promise.
+#[derive(Debug)]
+struct Broken(&'static str);
+
+impl Placement for Broken {
+    fn key(&self) -> PlacementKey {
+        PlacementKey { name: self.0, words: smallvec::smallvec![] }
+    }
+    fn tensor_axis(&self) -> Option<usize> {
+        Some(0)
+    }
+    fn on_axis(&self, _: usize) -> Arc<dyn Placement> {
+        Arc::new(Self(self.0))
+    }
+    fn check(&self, _: usize, _: usize) -> Result<()> {
+        assert_ne!(self.0, "fails in check", "out of order");
+        Ok(())
+    }
+    fn ranges(&self, extent: usize, ways: usize, part: usize) -> Ranges {
+        assert_ne!(self.0, "fails in ranges", "out of order");
+        let range = sharding_core::split::balanced(extent, ways, part);
+        match self.0 {
+            "beyond" => smallvec::smallvec![range.start..range.end + 1],
+            "all" => smallvec::smallvec![0..extent],
+            "none" => Ranges::new(),
+            _ => smallvec::smallvec![range],
+        }
+    }
+    fn transition_to(&self, to: Place, _: usize, _: usize) -> Transition {
+        assert_ne!(self.0, "fails in transition", "out of order");
+        Transition::between_splits(Sharded(0), to)
+    }
+}
+
+#[test]
+fn placements_that_break_their_promise() {
+    let mut f = Faults::default();
+    let broken = |name| on(&[Place::custom(Broken(name))]);
+    let x = Tensor::from_slice(&[1_f32; 6], [6], &on(&[Replicated])).unwrap();
+    for (name, kind, words) in [
+        ("beyond", ErrorKind::Mapping, &["3..7", "of 6 indices over 2 devices", "'x' of size 2"][..]),
+        ("all", ErrorKind::Mapping, &["index 0 twice"]),
+        ("none", ErrorKind::Mapping, &["leaves index 0 out"]),
+        ("fails in ranges", ErrorKind::Kernel, &["the placement panicked", "out of order"]),
+        ("fails in check", ErrorKind::Kernel, &["the placement panicked", "out of order"]),
+    ] {
+        f.check(name, kind, words, || Tensor::from_slice(&[1_f32; 6], [6], &broken(name)));
+        f.check(name, kind, words, || full([6], 1.0, DType::F32, &broken(name)));
+        f.check(name, kind, words, || x.transfer_to(&broken(name)));
+        f.check(name, kind, words, || TensorLayout::new(DType::F32, [6], broken(name)));
+    }
+    let late = x.transfer_to(&broken("fails in transition")).unwrap();
+    assert_eq!(late.to_vec::<f32>().unwrap(), [1.0; 6]);
+    let error = flip(&late, &[0]).unwrap_err();
+    assert!(error.kind() == ErrorKind::Kernel && error.to_string().contains("out of order"), "{error}");
     f.finish();
 }
 
