@@ -2,7 +2,6 @@
 
 use super::price::checked;
 use super::search::{Path, cheapest};
-use super::state::Problem;
 use super::{mesh_move, search};
 use crate::backend::{Step, StepKind};
 use crate::plan::{CostModel, StepQuery};
@@ -93,8 +92,7 @@ impl Program {
             lay(target.mesh(), &end)?
         };
         self.relabel(&source, &first, cost);
-        let problem = Problem::new(&first, &last);
-        let Some(path) = cheapest(&problem, cost)? else {
+        let Some(path) = cheapest(&first, &last, cost)? else {
             return Err(Error::new(
                 ErrorKind::Sharding,
                 format!("there is no redistribution from {} to {}", source.mapping(), target.mapping()),
@@ -102,7 +100,7 @@ impl Program {
             .with_operands([format!("x: {source}")])
             .with_fix("transfer it to Replicated first"));
         };
-        let at = self.follow(&problem, path, first.clone(), &last, lay)?;
+        let at = self.follow(path, first.clone(), &last, lay)?;
         let there = if same_memory { target.clone() } else { lay(target.mesh(), target.places())? };
         self.relabel(&at, &there, cost);
         if !same_memory {
@@ -114,7 +112,6 @@ impl Program {
     /// Appends the steps of a path; gives the layout at its end.
     fn follow(
         &mut self,
-        problem: &Problem<'_>,
         path: Path,
         first: TensorLayout,
         last: &TensorLayout,
@@ -123,11 +120,11 @@ impl Program {
         let mut at = first;
         let n = path.len();
         for (i, hop) in path.into_iter().enumerate() {
-            let search::Hop { kind, group, cost, code, arrived } = hop;
+            let search::Hop { kind, group, cost, places, arrived } = hop;
             let next = if i + 1 == n {
                 last.clone()
             } else {
-                lay(if arrived { last.mesh() } else { at.mesh() }, &problem.places(code))?
+                lay(if arrived { last.mesh() } else { at.mesh() }, &places)?
             };
             let source = std::mem::replace(&mut at, next.clone());
             self.steps.push(Step { kind, axes: group.iter().collect(), source, target: next, cost });

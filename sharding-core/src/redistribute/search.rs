@@ -9,7 +9,7 @@ use super::reference;
 use super::state::{Code, Problem, Toward, View};
 use crate::backend::StepKind;
 use crate::plan::{CostModel, StepQuery, VolumeCost};
-use crate::{DeviceMapping, DeviceMesh, Error, Result, TensorLayout};
+use crate::{DeviceMapping, DeviceMesh, Error, Places, Result, TensorLayout};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,41 +19,82 @@ pub(super) struct Hop {
     pub(super) kind: StepKind,
     pub(super) group: AxisSet,
     pub(super) cost: f64,
-    /// The state after it, and whether it lies on the target's mesh.
-    pub(super) code: Code,
+    /// The placements after it, and whether they are on the target's mesh.
+    pub(super) places: Places,
     pub(super) arrived: bool,
 }
 
 pub(super) type Path = SmallVec<[Hop; 4]>;
 
+/// So many choices of detours are tried where the ways without are too dear.
+const DETOURS: usize = 3;
+
 /// The cheapest path on which no device holds more than before or after; `None` if there is none. Among equal prices the
-/// one of fewest steps. Where that bound makes it dearer than [`reference::price`], the least multiple by a power of two
-/// with which it is not.
-pub(super) fn cheapest(problem: &Problem<'_>, cost: &dyn CostModel) -> Result<Option<Path>> {
-    let other_mesh = problem.source.mesh() != problem.target.mesh();
-    if !other_mesh {
+/// one of fewest steps.
+///
+/// Where all such paths are dearer than [`reference::price`], the cheapest of those that may also take the way over other
+/// tensor axes; where these are dearer too, the cheapest that is not dearer and holds least.
+pub(super) fn cheapest(
+    source: &TensorLayout,
+    target: &TensorLayout,
+    cost: &dyn CostModel,
+) -> Result<Option<Path>> {
+    let problem = Problem::new(source, target);
+    if source.mesh() == target.mesh() {
         if problem.start == problem.goal {
             return Ok(Some(Path::new()));
         }
-        if let Some(hop) = at_once(problem, cost) {
+        if let Some(hop) = at_once(&problem, cost) {
             return Ok(Some(Path::from_iter([hop])));
         }
     }
-    let pricing = Pricing { cost, bytes: problem.source.bytes() as f64 };
-    let most = if cost.key() == VolumeCost.key() { reference::price(problem, &pricing) } else { None };
-    // What a device may hold on the way: at first no more than before or after.
-    let mut limit = problem.limit;
-    loop {
-        let mut search = Search::new(problem, cost, other_mesh, limit);
-        search.run()?;
-        let path = search.path();
-        let price = path.iter().flatten().map(|hop| hop.cost).sum::<f64>();
-        let dear = most.is_some_and(|most| price > most * (1.0 + 1e-9));
-        if (path.is_some() && !dear) || limit >= problem.whole() {
-            return Ok(path);
+    let path = Search::path_within(&problem, cost, problem.limit)?;
+    let volume = cost.key() == VolumeCost.key();
+    let pricing = Pricing { cost, bytes: source.bytes() as f64 };
+    let most = if volume { reference::price(&problem, &pricing) } else { None };
+    let enough = |path: &Option<Path>| {
+        let price = path.as_ref().map(|path| path.iter().map(|hop| hop.cost).sum::<f64>());
+        price.is_some_and(|price| most.is_none_or(|most| price <= most * (1.0 + 1e-9)))
+    };
+    if enough(&path) { Ok(path) } else { least(source, target, cost, path, enough) }
+}
+
+/// A path that is `enough`, as `found` is not: one over further states, else the one that holds least.
+fn least(
+    source: &TensorLayout,
+    target: &TensorLayout,
+    cost: &dyn CostModel,
+    mut found: Option<Path>,
+    enough: impl Fn(&Option<Path>) -> bool,
+) -> Result<Option<Path>> {
+    let choices = source.shape().len().clamp(1, DETOURS);
+    let problems: SmallVec<[Problem<'_>; DETOURS]> =
+        (0..choices).map(|nth| Problem::wide(source, target, nth)).collect();
+    let search = |limit: Option<f64>| -> Result<Option<Path>> {
+        for problem in &problems {
+            let path = Search::path_within(problem, cost, limit.unwrap_or(problem.limit))?;
+            if enough(&path) {
+                return Ok(path);
+            }
         }
-        limit = (limit * 2.0).max(1.0);
+        Ok(None)
+    };
+    if let Some(path) = search(None)? {
+        return Ok(Some(path));
     }
+    let mut bounds: Vec<f64> = problems.iter().flat_map(|problem| problem.bounds()).collect();
+    bounds.sort_unstable_by(f64::total_cmp);
+    bounds.dedup();
+    // What is enough within one bound is so within every greater one.
+    let (mut low, mut high) = (0, bounds.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        match search(bounds.get(middle).copied())? {
+            Some(path) => (found, high) = (Some(path), middle),
+            None => low = middle + 1,
+        }
+    }
+    Ok(found)
 }
 
 /// The one step that does it all, where no other path can be cheaper: all axes change by one kind of collective, and
@@ -94,7 +135,7 @@ fn at_once(problem: &Problem<'_>, cost: &dyn CostModel) -> Option<Hop> {
     if !(price.is_finite() && price >= 0.0) {
         return None;
     }
-    Some(Hop { kind, group: all, cost: price, code: next.code, arrived: false })
+    Some(Hop { kind, group: all, cost: price, places: problem.places(next.code), arrived: false })
 }
 
 /// A price that no difference of prices that matters is below, in the model's unit: a millionth of a millionth of what
@@ -142,7 +183,8 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(problem: &'a Problem<'a>, cost: &'a dyn CostModel, other_mesh: bool, limit: f64) -> Self {
+    fn new(problem: &'a Problem<'a>, cost: &'a dyn CostModel, limit: f64) -> Self {
+        let other_mesh = problem.source.mesh() != problem.target.mesh();
         let layer = 1_u32 << (2 * problem.movers.len());
         let unknown = Node {
             key: f64::INFINITY,
@@ -164,6 +206,13 @@ impl<'a> Search<'a> {
             wrong: None,
             step_key: tie(problem, cost, bytes),
         }
+    }
+
+    /// The cheapest path on which no device holds more elements than `limit`.
+    fn path_within(problem: &'a Problem<'a>, cost: &'a dyn CostModel, limit: f64) -> Result<Option<Path>> {
+        let mut search = Self::new(problem, cost, limit);
+        search.run()?;
+        Ok(search.path())
     }
 
     fn goal(&self) -> u32 {
@@ -207,8 +256,11 @@ impl<'a> Search<'a> {
         let none = AxisSet::EMPTY;
         if !choices.permute.is_empty() {
             for axes in problem.permutes(&choices) {
-                self.permute(at, &view, axes);
+                self.permute(at, &view, axes, Toward::Ranges);
             }
+        }
+        for axis in choices.exchange_aside.or(choices.slice_aside).iter().filter(|_| problem.is_wide()) {
+            self.permute(at, &view, AxisSet::of(axis), Toward::Detour);
         }
         for axes in choices.all_to_all.subsets() {
             let next = problem.moved(&view, axes, Toward::Target);
@@ -221,6 +273,16 @@ impl<'a> Search<'a> {
                 if problem.within(&view, &next, none) {
                     self.relax(at, &view, &next, kind, axes, 0.0);
                 }
+            }
+        }
+        for aside in choices.exchange_aside.subsets() {
+            // Others may go to their targets in the same exchange.
+            let others = choices.all_to_all.minus(aside);
+            for axes in others.subsets().chain([AxisSet::EMPTY]) {
+                let next = problem.moved(&view, aside, Toward::Detour);
+                let next = problem.moved(&next, axes, Toward::Target);
+                let group = problem.widened(&view, &next, aside.or(axes));
+                self.relax(at, &view, &next, StepKind::AllToAll, group, 0.0);
             }
         }
         self.aside(at, &view, choices.slice_aside, StepKind::LocalSlice);
@@ -265,15 +327,16 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// An exchange of ranges that brings `axes` to their targets, unless a collective does just that.
-    fn permute(&mut self, at: u32, view: &View, axes: AxisSet) {
+    /// An exchange of ranges that brings `axes` to their targets or detours, unless a collective does just that.
+    fn permute(&mut self, at: u32, view: &View, axes: AxisSet, toward: Toward) {
         let problem = self.problem;
-        let next = problem.moved(view, axes, Toward::Ranges);
+        let next = problem.moved(view, axes, toward);
         let choices = problem.choices(view);
         let joined = next.sharded.and(axes).is_empty() && axes.is_within(choices.all_gather);
         let by_collective = (joined && problem.within(view, &next, axes))
             || (axes.is_within(choices.all_to_all) && problem.within(view, &next, axes))
-            || problem.within(view, &next, AxisSet::EMPTY) && axes.is_within(choices.local_slice);
+            || problem.within(view, &next, AxisSet::EMPTY)
+                && axes.is_within(choices.local_slice.or(choices.slice_aside));
         if by_collective || self.cannot_improve(at, &next) || !self.allowed(&next) {
             return;
         }
@@ -357,7 +420,7 @@ impl<'a> Search<'a> {
                 kind: node.kind,
                 group: node.group,
                 cost: node.cost,
-                code: Code((at % self.layer) as u16),
+                places: self.problem.places(Code((at % self.layer) as u16)),
                 arrived: at >= self.layer,
             });
             at = node.from;

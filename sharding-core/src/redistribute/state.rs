@@ -104,6 +104,9 @@ impl Mover {
     fn place(&self, station: Station) -> Place {
         self.places.get(station as usize).copied().unwrap_or(Place::Replicated)
     }
+    fn has_detour(&self) -> bool {
+        matches!(self.slot(Station::Detour), Slot::Local { .. })
+    }
     /// Where it is when it is Replicated.
     fn whole(&self) -> Station {
         if matches!(self.slot(Station::Target), Slot::Whole) { Station::Target } else { Station::Whole }
@@ -135,9 +138,10 @@ pub(super) struct Choices {
     pub(super) local_slice: AxisSet,
     pub(super) keep_one_copy: AxisSet,
     pub(super) all_to_all: AxisSet,
-    /// To their detours by reduce_scatter, and by local_slice.
+    /// To their detours by reduce_scatter, by local_slice and by all_to_all.
     pub(super) scatter_aside: AxisSet,
     pub(super) slice_aside: AxisSet,
+    pub(super) exchange_aside: AxisSet,
     /// Split or Replicated, with ranges to gain or to lose.
     pub(super) permute: AxisSet,
     /// Everything that is not at its target.
@@ -164,12 +168,24 @@ pub(super) struct Problem<'a> {
     components: SmallVec<[AxisSet; 4]>,
     /// The most elements that a device holds before or after.
     pub(super) limit: f64,
+    /// See [`Problem::wide`].
+    wide: Option<usize>,
 }
 
 impl<'a> Problem<'a> {
     /// The problem of two layouts on meshes of one shape, which agree wherever one is Unknown and whose placements on
     /// mesh axes of size 1 are equal.
     pub(super) fn new(source: &'a TensorLayout, target: &'a TensorLayout) -> Self {
+        Self::of(source, target, None)
+    }
+
+    /// The same problem with more states: all mesh axes that split a tensor axis may make way, and all have a detour, however
+    /// uneven: the `nth` from the end of the tensor axes that they do not split anyway.
+    pub(super) fn wide(source: &'a TensorLayout, target: &'a TensorLayout, nth: usize) -> Self {
+        Self::of(source, target, Some(nth))
+    }
+
+    fn of(source: &'a TensorLayout, target: &'a TensorLayout, wide: Option<usize>) -> Self {
         let sizes = Sizes::of(source.mesh());
         let mut problem = Self {
             source,
@@ -186,6 +202,7 @@ impl<'a> Problem<'a> {
             goal: Code::default(),
             components: SmallVec::new(),
             limit: 0.0,
+            wide,
         };
         // The mesh axes of each tensor axis, before or after; and the tensor axes that change.
         let mut named = Splits::default();
@@ -207,7 +224,7 @@ impl<'a> Problem<'a> {
             let (a, b) = (problem.slot(axis, from), problem.slot(axis, to));
             let stays = from == to;
             let makes_way = |slot: Slot| match slot {
-                Slot::Local { split, .. } => changing.get(split).copied().unwrap_or(false),
+                Slot::Local { split, .. } => wide.is_some() || changing.get(split).copied().unwrap_or(false),
                 _ => false,
             };
             if stays && !makes_way(a) {
@@ -239,28 +256,38 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// Gives mesh axes a detour if parts are combined: the last tensor axis that they do not split anyway and that all of
-    /// them together cut evenly.
+    /// Gives mesh axes a detour if parts are combined, over a tensor axis that all of them together cut evenly.
     fn plan_detours(&mut self) {
         let combines =
             |mover: &Mover| matches!(mover.slot(Station::Source), Slot::Partial(_)) && !mover.stays;
-        if !self.movers.iter().any(combines) {
+        if !self.is_wide() && !self.movers.iter().any(combines) {
             return;
         }
         let ways: usize = self.source.mesh().shape().iter().product();
         for index in 0..self.movers.len() {
-            let Some(mover) = self.movers.get(index).filter(|mover| !mover.stays) else { continue };
-            let (mesh_axis, names) =
-                (mover.axis, [Station::Source, Station::Target].map(|at| mover.place(at)));
-            let free = |(t, extent): &(usize, &usize)| {
-                extent.is_multiple_of(ways) && names.iter().all(|place| place.tensor_axis() != Some(*t))
-            };
-            let Some((t, _)) = self.source.shape().iter().enumerate().rev().find(free) else { continue };
-            let place = sharded(t);
-            let slot = self.slot(mesh_axis, place);
-            if let Some(Mover { slots: [.., aside], places: [.., label], .. }) = self.movers.get_mut(index) {
-                (*aside, *label) = (slot, place);
+            if self.is_wide() || self.movers.get(index).is_some_and(|mover| !mover.stays) {
+                self.plan_detour(index, ways);
             }
+        }
+    }
+
+    /// The detour of a mover, one of the tensor axes that it does not split anyway: the last that so many ways cut evenly, or
+    /// what [`Problem::wide`] says.
+    fn plan_detour(&mut self, index: usize, ways: usize) {
+        let Some(mover) = self.movers.get(index) else { return };
+        let (mesh_axis, names) =
+            (mover.axis, [Station::Source, Station::Target].map(|at| mover.place(at).tensor_axis()));
+        let axes = self.source.shape().iter().enumerate().rev();
+        let mut free = axes.filter(|(t, _)| !names.contains(&Some(*t)));
+        let picked = match self.wide {
+            None => free.find(|(_, extent)| extent.is_multiple_of(ways)),
+            Some(nth) => free.clone().nth(nth).or_else(|| free.next()),
+        };
+        let Some((t, _)) = picked else { return };
+        let place = sharded(t);
+        let slot = self.slot(mesh_axis, place);
+        if let Some(Mover { slots: [.., aside], places: [.., label], .. }) = self.movers.get_mut(index) {
+            (*aside, *label) = (slot, place);
         }
     }
 
@@ -327,6 +354,14 @@ impl<'a> Problem<'a> {
             let station = view.code.station(index);
             let one = AxisSet::of(mover.axis);
             let put = |set: &mut AxisSet| *set = set.or(one);
+            if mover.has_detour() && station != Station::Detour {
+                match mover.slot(station) {
+                    Slot::Partial(_) => put(&mut choices.scatter_aside),
+                    Slot::Whole => put(&mut choices.slice_aside),
+                    Slot::Local { .. } if self.is_wide() => put(&mut choices.exchange_aside),
+                    _ => {}
+                }
+            }
             if station == Station::Target {
                 if mover.stays {
                     put(&mut choices.all_gather);
@@ -334,13 +369,6 @@ impl<'a> Problem<'a> {
                 continue;
             }
             put(&mut choices.open);
-            if matches!(mover.slot(Station::Detour), Slot::Local { .. }) {
-                match mover.slot(station) {
-                    Slot::Partial(_) => put(&mut choices.scatter_aside),
-                    Slot::Whole => put(&mut choices.slice_aside),
-                    _ => {}
-                }
-            }
             match (mover.slot(station), mover.slot(Station::Target)) {
                 (Slot::Partial(_), to) => {
                     put(&mut choices.all_reduce);
@@ -403,11 +431,17 @@ impl<'a> Problem<'a> {
         next
     }
 
+    pub(super) fn is_wide(&self) -> bool {
+        self.wide.is_some()
+    }
+
     /// Sets of axes that one permute may bring to their targets together.
     pub(super) fn permutes(&self, choices: &Choices) -> impl Iterator<Item = AxisSet> {
         let all = choices.permute;
         let parts = self.components.iter().map(move |set| set.and(all));
-        parts.filter(move |set| !set.is_empty() && *set != all).chain(Some(all).filter(|all| !all.is_empty()))
+        let alone = all.iter().filter(|_| self.is_wide()).map(AxisSet::of);
+        let several = parts.filter(move |set| !set.is_empty() && *set != all);
+        several.chain(alone).chain(Some(all).filter(|all| !all.is_empty()))
     }
 
     /// Whether a state is one that a mapping can have.
@@ -431,9 +465,10 @@ impl<'a> Problem<'a> {
         self.any_custom
     }
 
-    /// The elements of the whole, as far as any placement splits it.
-    pub(super) fn whole(&self) -> f64 {
-        self.splits.iter().map(|split| split.extent as f64).product()
+    /// What devices hold in states that are above [`Problem::limit`].
+    pub(super) fn bounds(&self) -> impl Iterator<Item = f64> {
+        let states = 0..1_u32 << (2 * self.movers.len());
+        states.map(|code| self.held(&self.view(Code(code as u16)))).filter(|held| *held > self.limit)
     }
 
     /// The custom placement that splits a tensor axis.

@@ -9,6 +9,7 @@ mod golden;
 mod host;
 mod memory;
 mod mesh;
+mod oracle;
 mod process;
 mod program;
 mod reference;

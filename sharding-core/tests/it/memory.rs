@@ -1,6 +1,7 @@
 //! What a device holds while a tensor is redistributed, counted by the storages that live on it.
 
 use crate::host::{ALONE, peak};
+use crate::oracle::Oracle;
 use crate::{reference, value};
 use proptest::prelude::*;
 use sharding_core::backend::{Step, StepKind};
@@ -41,7 +42,8 @@ fn check(source: &TensorLayout, target: &TensorLayout) {
     }
 }
 
-fn places(mesh_axes: usize, options: &[Place]) -> Vec<Vec<Place>> {
+/// All ways to place a tensor on so many mesh axes.
+pub(crate) fn places(mesh_axes: usize, options: &[Place]) -> Vec<Vec<Place>> {
     (0..mesh_axes).fold(vec![vec![]], |all, _| {
         let longer = |places: &Vec<Place>| {
             options.iter().map(|p| places.iter().copied().chain([*p]).collect()).collect::<Vec<_>>()
@@ -122,38 +124,63 @@ fn excess(program: &Program) -> f64 {
     program.steps.iter().map(|step| most(&step.target) / ends).fold(1.0, f64::max)
 }
 
-/// Every change of placements on meshes of up to three axes, with small and large extents that no mesh cuts evenly. Under
-/// the volume model a device holds more only where every program within the bound is dearer than to combine, gather and
-/// slice; where all extents are above a hundred that is nowhere.
+/// Every change of placements, with extents that no mesh cuts evenly. Under the volume model a device holds more only where
+/// of all programs there are none within the bound costs as little as to combine, gather and slice, and then no more than
+/// it must. Gives the number of programs, of those that hold more, and the most times that one holds more.
+fn check_bound(sizes: &[usize], shape: &[usize], options: &[Place]) -> (usize, usize, f64) {
+    let seconds = AlphaBetaCost::new(fabric::NVLINK_4.link).unwrap();
+    let (mut searched, mut beyond, mut most) = (0, 0, 1.0_f64);
+    let mesh = DeviceMesh::simulated(ALONE, sizes, &NAMES[..sizes.len()]).unwrap();
+    let layouts: Vec<TensorLayout> =
+        places(sizes.len(), options).iter().map(|places| lay(&mesh, shape, places)).collect();
+    let mut oracle = None;
+    for (from, to) in layouts.iter().flat_map(|from| layouts.iter().map(move |to| (from, to))) {
+        searched += 1;
+        for cost in [&seconds as &dyn CostModel, &Bounded] {
+            let program = Program::search(from, to, cost).unwrap();
+            assert_eq!(excess(&program), 1.0, "{from} to {to}: {:?}", program.steps);
+        }
+        let program = Program::search(from, to, &VolumeCost).unwrap();
+        let (excess, yardstick) = (excess(&program), reference::price(from, to));
+        assert!(program.cost <= yardstick * (1.0 + 1e-9), "{from} to {to}: {yardstick}, {program:?}");
+        if excess > 1.0 {
+            beyond += 1;
+            most = most.max(excess);
+            let oracle = oracle.get_or_insert_with(|| Oracle::new(from, options));
+            let least = oracle.least_excess(from, to, yardstick);
+            assert_eq!(excess, least, "{from} to {to}: {:?}", program.steps);
+        }
+    }
+    (searched, beyond, most)
+}
+
 #[test]
 fn no_device_holds_more_on_the_way_than_before_or_after() {
     let options = [Place::Replicated, Place::PARTIAL, Place::Sharded(0), Place::Sharded(1)];
-    let seconds = AlphaBetaCost::new(fabric::NVLINK_4.link).unwrap();
     let (mut searched, mut beyond, mut most) = (0, 0, 1.0_f64);
     for sizes in [&[2][..], &[3], &[4], &[8], &[2, 2], &[2, 3], &[3, 2], &[2, 4], &[2, 2, 2], &[2, 3, 2]] {
-        let mesh = DeviceMesh::simulated(ALONE, sizes, &NAMES[..sizes.len()]).unwrap();
-        let all = places(sizes.len(), &options);
         for shape in [[3, 5], [6, 10], [7, 1], [33, 35], [1025, 7], [1025, 1023]] {
-            let layouts: Vec<TensorLayout> = all.iter().map(|places| lay(&mesh, &shape, places)).collect();
-            for (from, to) in layouts.iter().flat_map(|from| layouts.iter().map(move |to| (from, to))) {
-                searched += 1;
-                for cost in [&seconds as &dyn CostModel, &Bounded] {
-                    let program = Program::search(from, to, cost).unwrap();
-                    assert_eq!(excess(&program), 1.0, "{from} to {to}: {:?}", program.steps);
-                }
-                let program = Program::search(from, to, &VolumeCost).unwrap();
-                let excess = excess(&program);
-                if excess > 1.0 {
-                    beyond += 1;
-                    most = most.max(excess);
-                    let (bounded, yardstick) =
-                        (Program::search(from, to, &Bounded).unwrap().cost, reference::price(from, to));
-                    assert!(bounded > yardstick, "{from} to {to}: {bounded} is no more than {yardstick}");
-                    assert!(shape.iter().any(|extent| *extent < 100), "{from} to {to}: {excess}");
-                }
-            }
+            let (all, more, times) = check_bound(sizes, &shape, &options);
+            assert!(
+                more == 0 || sizes.len() > 2 && shape != [1025, 1023],
+                "{more} on {sizes:?} of {shape:?}"
+            );
+            (searched, beyond, most) = (searched + all, beyond + more, most.max(times));
         }
     }
     println!("of {searched} programs {beyond} hold more on the way, at most {most} times as much");
-    assert!(searched > 50_000 && beyond * 50 < searched && most < 2.5, "{beyond} of {searched}, {most}");
+    assert!(searched > 50_000 && beyond * 1000 < searched && most <= 2.0, "{beyond} of {searched}, {most}");
+}
+
+/// With a third tensor axis to go over there is always a way within the bound.
+#[test]
+fn a_third_tensor_axis_is_way_enough() {
+    let options = [0, 1, 2].map(Place::Sharded).into_iter().chain([Place::Replicated, Place::PARTIAL]);
+    let options: Vec<Place> = options.collect();
+    for sizes in [&[2, 2][..], &[2, 3], &[2, 2, 2]] {
+        for shape in [[3, 5, 2], [7, 1, 3], [9, 13, 11]] {
+            let (_, beyond, _) = check_bound(sizes, &shape, &options);
+            assert_eq!(beyond, 0, "on {sizes:?} of {shape:?}");
+        }
+    }
 }
