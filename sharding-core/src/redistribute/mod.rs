@@ -11,7 +11,8 @@
 //! * On the way a mesh axis wears its source placement, Replicated, or its target placement, and no device holds more than
 //!   the most that one holds before or after. One exception: where cuts are uneven, prices of collectives count fractions of
 //!   an index and those of exchanges whole ones, so that under the volume model every program within that bound may cost more
-//!   than combining, gathering and slicing one after the other. Then the bound is doubled until one costs no more.
+//!   than combining, gathering and slicing one after the other. Then mesh axes may also go by splits of other tensor axes,
+//!   and where that is too dear as well, the program is taken that holds least of those that are not.
 //! * Where parts are combined, a mesh axis that changes may go by a split of another tensor axis. One that stays Replicated
 //!   is left alone: its replicas could share the work of a reduction, for fewer bytes in more steps.
 

@@ -6,7 +6,7 @@ use super::axis_set::AxisSet;
 use super::mesh_move;
 use super::price::{Pricing, checked};
 use super::reference;
-use super::state::{Code, Problem, Toward, View};
+use super::state::{Choices, Code, Problem, Toward, View};
 use crate::backend::StepKind;
 use crate::plan::{CostModel, StepQuery, VolumeCost};
 use crate::{DeviceMapping, DeviceMesh, Error, Places, Result, TensorLayout};
@@ -48,32 +48,31 @@ pub(super) fn cheapest(
             return Ok(Some(Path::from_iter([hop])));
         }
     }
-    let path = Search::path_within(&problem, cost, problem.limit)?;
-    let volume = cost.key() == VolumeCost.key();
+    // The yardstick moves nothing to another mesh.
+    let measured = cost.key() == VolumeCost.key() && source.mesh() == target.mesh();
     let pricing = Pricing { cost, bytes: source.bytes() as f64 };
-    let most = if volume { reference::price(&problem, &pricing) } else { None };
-    let enough = |path: &Option<Path>| {
-        let price = path.as_ref().map(|path| path.iter().map(|hop| hop.cost).sum::<f64>());
-        price.is_some_and(|price| most.is_none_or(|most| price <= most * (1.0 + 1e-9)))
-    };
-    if enough(&path) { Ok(path) } else { least(source, target, cost, path, enough) }
+    let most = if measured { reference::price(&problem, &pricing) } else { None };
+    let most = most.map_or(f64::INFINITY, |most| most * (1.0 + 1e-9));
+    match Search::path_within(&problem, cost, problem.limit, most)? {
+        Some(path) => Ok(Some(path)),
+        None => least(source, target, cost, most),
+    }
 }
 
-/// A path that is `enough`, as `found` is not: one over further states, else the one that holds least.
+/// The cheapest path over further states if it costs no more than `most`, else of those that do not the one that holds least.
 fn least(
     source: &TensorLayout,
     target: &TensorLayout,
     cost: &dyn CostModel,
-    mut found: Option<Path>,
-    enough: impl Fn(&Option<Path>) -> bool,
+    most: f64,
 ) -> Result<Option<Path>> {
     let choices = source.shape().len().clamp(1, DETOURS);
     let problems: SmallVec<[Problem<'_>; DETOURS]> =
         (0..choices).map(|nth| Problem::wide(source, target, nth)).collect();
     let search = |limit: Option<f64>| -> Result<Option<Path>> {
         for problem in &problems {
-            let path = Search::path_within(problem, cost, limit.unwrap_or(problem.limit))?;
-            if enough(&path) {
+            let path = Search::path_within(problem, cost, limit.unwrap_or(problem.limit), most)?;
+            if path.is_some() {
                 return Ok(path);
             }
         }
@@ -85,14 +84,17 @@ fn least(
     let mut bounds: Vec<f64> = problems.iter().flat_map(|problem| problem.bounds()).collect();
     bounds.sort_unstable_by(f64::total_cmp);
     bounds.dedup();
-    // What is enough within one bound is so within every greater one.
-    let (mut low, mut high) = (0, bounds.len());
+    // Where there is a path within one bound there is one within every greater one.
+    let (mut low, mut high, mut found) = (0, bounds.len(), None);
     while low < high {
         let middle = low.midpoint(high);
         match search(bounds.get(middle).copied())? {
             Some(path) => (found, high) = (Some(path), middle),
             None => low = middle + 1,
         }
+    }
+    if found.is_none() {
+        return Search::path_within(&Problem::new(source, target), cost, f64::INFINITY, f64::INFINITY);
     }
     Ok(found)
 }
@@ -157,13 +159,15 @@ fn tie(problem: &Problem<'_>, cost: &dyn CostModel, bytes: f64) -> f64 {
 
 #[derive(Clone, Copy)]
 struct Node {
-    /// Price so far, and a little for every step; infinite where nothing led here yet.
+    /// Price so far, and a little for every step; where nothing led here yet the greatest that is looked for.
     key: f64,
     cost: f64,
     from: u32,
     kind: StepKind,
     group: AxisSet,
     done: bool,
+    /// Whether the state is one that may be; worked out once.
+    allowed: Option<bool>,
 }
 
 struct Search<'a> {
@@ -183,7 +187,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(problem: &'a Problem<'a>, cost: &'a dyn CostModel, limit: f64) -> Self {
+    fn new(problem: &'a Problem<'a>, cost: &'a dyn CostModel, limit: f64, most: f64) -> Self {
         let other_mesh = problem.source.mesh() != problem.target.mesh();
         let layer = 1_u32 << (2 * problem.movers.len());
         let unknown = Node {
@@ -193,9 +197,11 @@ impl<'a> Search<'a> {
             kind: StepKind::Relabel,
             group: AxisSet::EMPTY,
             done: false,
+            allowed: None,
         };
         let bytes = problem.source.bytes() as f64;
-        Self {
+        let step_key = tie(problem, cost, bytes);
+        let mut search = Self {
             problem,
             pricing: Pricing { cost, bytes },
             limit,
@@ -204,13 +210,24 @@ impl<'a> Search<'a> {
             nodes: vec![unknown; layer as usize * (1 + usize::from(other_mesh))],
             heap: BinaryHeap::with_capacity(64),
             wrong: None,
-            step_key: tie(problem, cost, bytes),
+            step_key,
+        };
+        // Before the goal is reached its key is the greatest that is looked for: paths have few steps.
+        let goal = search.goal() as usize;
+        if let Some(node) = search.nodes.get_mut(goal) {
+            node.key = most + 64.0 * step_key;
         }
+        search
     }
 
-    /// The cheapest path on which no device holds more elements than `limit`.
-    fn path_within(problem: &'a Problem<'a>, cost: &'a dyn CostModel, limit: f64) -> Result<Option<Path>> {
-        let mut search = Self::new(problem, cost, limit);
+    /// The cheapest path on which no device holds more elements than `limit`, if it costs no more than `most`.
+    fn path_within(
+        problem: &'a Problem<'a>,
+        cost: &'a dyn CostModel,
+        limit: f64,
+        most: f64,
+    ) -> Result<Option<Path>> {
+        let mut search = Self::new(problem, cost, limit, most);
         search.run()?;
         Ok(search.path())
     }
@@ -253,91 +270,95 @@ impl<'a> Search<'a> {
         let problem = self.problem;
         let view = problem.view(code);
         let choices = problem.choices(&view);
-        let none = AxisSet::EMPTY;
-        if !choices.permute.is_empty() {
-            for axes in problem.permutes(&choices) {
-                self.permute(at, &view, axes, Toward::Ranges);
-            }
+        for axes in problem.permutes(&choices) {
+            self.permute(at, &view, &choices, axes, Toward::Ranges);
         }
         for axis in choices.exchange_aside.or(choices.slice_aside).iter().filter(|_| problem.is_wide()) {
-            self.permute(at, &view, AxisSet::of(axis), Toward::Detour);
+            self.permute(at, &view, &choices, AxisSet::of(axis), Toward::Detour);
         }
-        for axes in choices.all_to_all.subsets() {
-            let next = problem.moved(&view, axes, Toward::Target);
-            let group = problem.widened(&view, &next, axes);
-            self.relax(at, &view, &next, StepKind::AllToAll, group, 0.0);
-        }
+        self.exchanges(at, &view, &choices);
+        let inside = |next: &View, axes| problem.within(&view, next, AxisSet::EMPTY).then_some(axes);
+        let (to, whole, aside) = (Toward::Target, Toward::Whole, Toward::Detour);
         if let Some(kind) = problem.reducing(StepKind::ReduceScatter) {
-            for axes in choices.reduce_scatter.subsets() {
-                let next = problem.moved(&view, axes, Toward::Target);
-                if problem.within(&view, &next, none) {
-                    self.relax(at, &view, &next, kind, axes, 0.0);
-                }
-            }
+            self.steps(at, &view, choices.reduce_scatter, to, kind, inside);
         }
-        for aside in choices.exchange_aside.subsets() {
-            // Others may go to their targets in the same exchange.
-            let others = choices.all_to_all.minus(aside);
-            for axes in others.subsets().chain([AxisSet::EMPTY]) {
-                let next = problem.moved(&view, aside, Toward::Detour);
-                let next = problem.moved(&next, axes, Toward::Target);
-                let group = problem.widened(&view, &next, aside.or(axes));
-                self.relax(at, &view, &next, StepKind::AllToAll, group, 0.0);
-            }
-        }
-        self.aside(at, &view, choices.slice_aside, StepKind::LocalSlice);
+        self.steps(at, &view, choices.slice_aside, aside, StepKind::LocalSlice, inside);
         if let Some(kind) = problem.reducing(StepKind::ReduceScatter) {
-            self.aside(at, &view, choices.scatter_aside, kind);
+            self.steps(at, &view, choices.scatter_aside, aside, kind, inside);
         }
         if let Some(kind) = problem.reducing(StepKind::AllReduce) {
-            for axes in choices.all_reduce.subsets() {
-                self.relax(at, &view, &problem.moved(&view, axes, Toward::Whole), kind, axes, 0.0);
-            }
+            self.steps(at, &view, choices.all_reduce, whole, kind, |_, axes| Some(axes));
         }
-        for axes in choices.local_slice.subsets() {
-            let next = problem.moved(&view, axes, Toward::Target);
-            if problem.within(&view, &next, none) {
-                self.relax(at, &view, &next, StepKind::LocalSlice, axes, 0.0);
-            }
-        }
-        for axes in choices.all_gather.subsets() {
-            let next = problem.moved(&view, axes, Toward::Whole);
-            if problem.within(&view, &next, axes) {
-                self.relax(at, &view, &next, StepKind::AllGather, axes, 0.0);
-            }
-        }
+        self.steps(at, &view, choices.local_slice, to, StepKind::LocalSlice, inside);
+        self.steps(at, &view, choices.all_gather, whole, StepKind::AllGather, |next, axes| {
+            problem.within(&view, next, axes).then_some(axes)
+        });
         if let Some(op) = problem.target_op {
-            for axes in choices.keep_one_copy.subsets() {
-                let next = problem.moved(&view, axes, Toward::Target);
-                if problem.within(&next, &view, none) {
-                    self.relax(at, &view, &next, StepKind::KeepOneCopy(op), axes, 0.0);
-                }
-            }
+            self.steps(at, &view, choices.keep_one_copy, to, StepKind::KeepOneCopy(op), |next, axes| {
+                problem.within(next, &view, AxisSet::EMPTY).then_some(axes)
+            });
         }
         if self.other_mesh && !arrived { self.cross(at, &view) } else { Ok(()) }
     }
 
-    /// Steps to detours.
-    fn aside(&mut self, at: u32, view: &View, axes: AxisSet, kind: StepKind) {
+    /// The steps of one kind that take some of `axes` somewhere. `group` gives the mesh axes of one that is legal.
+    fn steps(
+        &mut self,
+        at: u32,
+        view: &View,
+        axes: AxisSet,
+        toward: Toward,
+        kind: StepKind,
+        group: impl Fn(&View, AxisSet) -> Option<AxisSet>,
+    ) {
         for axes in axes.subsets() {
-            let next = self.problem.moved(view, axes, Toward::Detour);
-            if self.problem.within(view, &next, AxisSet::EMPTY) {
-                self.relax(at, view, &next, kind, axes, 0.0);
+            if self.cannot_improve(at, self.problem.code_after(view.code, axes, toward)) {
+                continue;
+            }
+            let next = self.problem.moved(view, axes, toward);
+            if let Some(group) = group(&next, axes) {
+                self.relax(at, view, &next, kind, group, 0.0);
+            }
+        }
+    }
+
+    /// All-to-all to targets, to detours, and to both at once.
+    fn exchanges(&mut self, at: u32, view: &View, choices: &Choices) {
+        let (problem, kind) = (self.problem, StepKind::AllToAll);
+        self.steps(at, view, choices.all_to_all, Toward::Target, kind, |next, axes| {
+            Some(problem.widened(view, next, axes))
+        });
+        for aside in choices.exchange_aside.subsets() {
+            let others = choices.all_to_all.minus(aside);
+            for axes in others.subsets().chain([AxisSet::EMPTY]) {
+                let code = problem.code_after(view.code, aside, Toward::Detour);
+                if self.cannot_improve(at, problem.code_after(code, axes, Toward::Target)) {
+                    continue;
+                }
+                let next = problem.moved(view, aside, Toward::Detour);
+                let next = problem.moved(&next, axes, Toward::Target);
+                let group = problem.widened(view, &next, aside.or(axes));
+                self.relax(at, view, &next, kind, group, 0.0);
             }
         }
     }
 
     /// An exchange of ranges that brings `axes` to their targets or detours, unless a collective does just that.
-    fn permute(&mut self, at: u32, view: &View, axes: AxisSet, toward: Toward) {
+    fn permute(&mut self, at: u32, view: &View, choices: &Choices, axes: AxisSet, toward: Toward) {
         let problem = self.problem;
+        if self.cannot_improve(at, problem.code_after(view.code, axes, toward)) {
+            return;
+        }
         let next = problem.moved(view, axes, toward);
-        let choices = problem.choices(view);
+        if !self.allowed(self.beside(at, next.code), &next) {
+            return;
+        }
         let joined = next.sharded.and(axes).is_empty() && axes.is_within(choices.all_gather);
-        let by_collective = (joined && problem.within(view, &next, axes))
-            || (axes.is_within(choices.all_to_all) && problem.within(view, &next, axes))
-            || problem.within(view, &next, AxisSet::EMPTY)
-                && axes.is_within(choices.local_slice.or(choices.slice_aside));
-        if by_collective || self.cannot_improve(at, &next) || !self.allowed(&next) {
+        let by_collective = ((joined || axes.is_within(choices.all_to_all))
+            && problem.within(view, &next, axes))
+            || axes.is_within(choices.local_slice.or(choices.slice_aside))
+                && problem.within(view, &next, AxisSet::EMPTY);
+        if by_collective {
             return;
         }
         let group = problem.widened(view, &next, axes);
@@ -370,21 +391,33 @@ impl<'a> Search<'a> {
     }
 
     /// Whether even a free step would not be worth it.
-    fn cannot_improve(&self, at: u32, next: &View) -> bool {
+    fn cannot_improve(&self, at: u32, next: Code) -> bool {
         let key = self.key(at) + self.step_key;
-        key >= self.key(self.goal()) || key >= self.key(at / self.layer * self.layer + u32::from(next.code.0))
+        key >= self.key(self.goal()) || key >= self.key(self.beside(at, next))
     }
 
     /// Whether a state is one that a mapping can have and that holds no more than it may.
-    fn allowed(&self, view: &View) -> bool {
-        self.problem.is_mapping(view) && self.problem.held(view) <= self.limit
+    fn allowed(&mut self, at: u32, view: &View) -> bool {
+        let known = self.nodes.get(at as usize).and_then(|node| node.allowed);
+        known.unwrap_or_else(|| {
+            let allowed = self.problem.is_mapping(view) && self.problem.held(view) <= self.limit;
+            if let Some(node) = self.nodes.get_mut(at as usize) {
+                node.allowed = Some(allowed);
+            }
+            allowed
+        })
+    }
+
+    /// The number of a state on the mesh of another.
+    fn beside(&self, at: u32, next: Code) -> u32 {
+        at / self.layer * self.layer + u32::from(next.0)
     }
 
     fn relax(&mut self, at: u32, view: &View, next: &View, kind: StepKind, group: AxisSet, received: f64) {
-        if self.cannot_improve(at, next) || !self.allowed(next) {
-            return;
+        let to = self.beside(at, next.code);
+        if self.allowed(to, next) {
+            self.relax_to(at, to, view, kind, group, received);
         }
-        self.relax_to(at, at / self.layer * self.layer + u32::from(next.code.0), view, kind, group, received);
     }
 
     fn relax_to(&mut self, at: u32, to: u32, view: &View, kind: StepKind, group: AxisSet, received: f64) {
@@ -401,7 +434,7 @@ impl<'a> Search<'a> {
         if let Some(node) = self.nodes.get_mut(to as usize)
             && key < node.key
         {
-            *node = Node { key, cost: price, from: at, kind, group, done: node.done };
+            *node = Node { key, cost: price, from: at, kind, group, ..*node };
             // Keys are not negative: their bits are ordered as they are.
             self.heap.push(Reverse((key.to_bits(), to)));
         }
@@ -413,7 +446,7 @@ impl<'a> Search<'a> {
         let mut path = Path::new();
         while at != start {
             let node = self.nodes.get(at as usize)?;
-            if !node.key.is_finite() {
+            if node.from == u32::MAX {
                 return None;
             }
             path.push(Hop {

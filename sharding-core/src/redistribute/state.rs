@@ -104,6 +104,15 @@ impl Mover {
     fn place(&self, station: Station) -> Place {
         self.places.get(station as usize).copied().unwrap_or(Place::Replicated)
     }
+    /// Where it comes by a step.
+    fn after(&self, toward: Toward) -> Station {
+        match toward {
+            Toward::Whole => self.whole(),
+            Toward::Ranges if matches!(self.slot(Station::Target), Slot::Partial(_)) => self.whole(),
+            Toward::Target | Toward::Ranges => Station::Target,
+            Toward::Detour => Station::Detour,
+        }
+    }
     fn has_detour(&self) -> bool {
         matches!(self.slot(Station::Detour), Slot::Local { .. })
     }
@@ -403,6 +412,14 @@ impl<'a> Problem<'a> {
         choices
     }
 
+    /// The code of [`Problem::moved`].
+    pub(super) fn code_after(&self, mut code: Code, axes: AxisSet, toward: Toward) -> Code {
+        for (index, mover) in self.movers.iter().enumerate().filter(|(_, mover)| axes.contains(mover.axis)) {
+            code = code.with(index, mover.after(toward));
+        }
+        code
+    }
+
     /// The state in which `axes` have gone somewhere.
     pub(super) fn moved(&self, view: &View, axes: AxisSet, toward: Toward) -> View {
         let mut next = *view;
@@ -410,13 +427,7 @@ impl<'a> Problem<'a> {
             if !axes.contains(mover.axis) {
                 continue;
             }
-            let partial = matches!(mover.slot(Station::Target), Slot::Partial(_));
-            let to = match toward {
-                Toward::Whole => mover.whole(),
-                Toward::Ranges if partial => mover.whole(),
-                Toward::Target | Toward::Ranges => Station::Target,
-                Toward::Detour => Station::Detour,
-            };
+            let to = mover.after(toward);
             if let Slot::Local { split, .. } = mover.slot(view.code.station(index))
                 && let Some(set) = next.splits.get_mut(split)
             {

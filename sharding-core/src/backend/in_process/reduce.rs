@@ -260,8 +260,17 @@ impl Call<'_> {
             let half = |range: std::ops::Range<usize>| -> SmallVec<[&LocalArray; 8]> {
                 inputs.chunks(n).flat_map(|all| all.get(range.clone()).unwrap_or(&[])).copied().collect()
             };
+            // The right half where its first part lies: the device of the result would hold both beside it.
+            let right = half(left..n);
+            let apart: SmallVec<[(Device, Shape); 2]> = jobs
+                .iter()
+                .zip(right.chunks(n - left))
+                .map(|((device, shape), parts)| {
+                    (parts.first().map_or(*device, |part| part.device()), shape.clone())
+                })
+                .collect();
             let a = self.combine(by, jobs, &half(0..left), left)?;
-            let b = self.combine(by, jobs, &half(left..n), n - left)?;
+            let b = self.combine(by, &apart, &right, n - left)?;
             let pairs: SmallVec<[&LocalArray; 8]> = a.iter().zip(&b).flat_map(|(a, b)| [a, b]).collect();
             return self.combine(by, jobs, &pairs, 2);
         };
