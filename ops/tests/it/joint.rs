@@ -10,7 +10,7 @@ use sharding_ops::{
 };
 use std::sync::Arc;
 
-fn mesh(sizes: &[usize]) -> DeviceMesh {
+pub(crate) fn mesh(sizes: &[usize]) -> DeviceMesh {
     DeviceMesh::simulated(BackendKind::CPU, sizes, &["dp", "tp", "cp"][..sizes.len()]).unwrap()
 }
 
@@ -68,13 +68,16 @@ impl<'a> Placed<'a> {
         Ok((value, buffers))
     }
 
-    fn plan(&self, scope: &Scope) -> Result<Arc<CallPlan>> {
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.tensors.iter()
+    }
+
+    pub(crate) fn plan(&self, scope: &Scope) -> Result<Arc<CallPlan>> {
         let plan = || self.with(|operands| plan_call(self.def, operands, &*self.case.args));
         Ok(scope.clone().enter(plan)?.0)
     }
 
     /// Layouts of the results, then of what was written.
-    #[cfg(feature = "sim")]
     pub(crate) fn layouts(&self, scope: &Scope) -> Result<Vec<TensorLayout>> {
         let run = || self.with(|operands| dispatch_dyn(self.def, operands, &*self.case.args));
         let (results, buffers) = scope.clone().enter(run)?;

@@ -12,6 +12,7 @@ mod joint;
 mod manual;
 mod nn;
 mod placement;
+mod policy;
 #[cfg(all(feature = "cpu", feature = "ndarray"))]
 mod process;
 mod random;

@@ -7,7 +7,7 @@ use crate::backend::{Backend, Positions};
 use crate::mapping::Places;
 use crate::op::{ErasedKernel, Groups, OpArgs, OpDef, OperandDef, OperandKind, Registry};
 use crate::redistribute::Program;
-use crate::rule::{Role, RuleOperand};
+use crate::rule::{AxisAssignment, Role, RuleOperand};
 use crate::tensor::{device_at, resolve};
 use crate::{
     AxisType, DType, Device, DeviceMapping, DeviceMesh, Error, ErrorKind, Metas, Place, Region, Result,
@@ -114,7 +114,8 @@ impl CallPlan {
             planner: scope.planner(),
         };
         let plan = plan(&request)?;
-        let warning = ((scope.policy().mode == Mode::Warn || scope.reports()) && !plan.moved.is_empty())
+        let moves = !plan.moved.is_empty() || plan.rows.iter().any(AxisAssignment::exchanges);
+        let warning = ((scope.policy().mode == Mode::Warn || scope.reports()) && moves)
             .then(|| trace(&request).to_string().into());
         Self::prepare(def, registry, mesh, groups, &rule_operands, operands, results, plan, warning, scope)
     }

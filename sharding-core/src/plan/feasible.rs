@@ -122,11 +122,9 @@ impl AxisView<'_> {
         }
         score.cost += stages;
         for stage in &row.stages {
-            // A policy speaks of operands that move; a stage is a part of the op. On an explicit axis none may
-            // communicate, and no transfer by hand mends that: other rows are to be proposed.
-            let forbidden = self.is_explicit() && stage.kind.communicates();
-            score.allowed &= !forbidden;
-            score.by_default &= !forbidden;
+            score.moves |= stage.exchanges();
+            score.allowed &= self.allows_stage(stage);
+            score.by_default &= !(self.is_explicit() && stage.kind.communicates());
         }
         Ok(score)
     }
@@ -187,6 +185,15 @@ impl AxisView<'_> {
             _ if self.is_explicit() => false,
             _ => holds(self.request.policy.allowed, kind(from, to, transition)),
         }
+    }
+
+    /// Whether a stage may run. A policy speaks of operands that move, by an exchange inside the op as by a transition; what
+    /// an op works out on the way is a part of it. On an explicit axis nothing may communicate.
+    pub(super) fn allows_stage(&self, stage: &StageCollective) -> bool {
+        if self.is_explicit() {
+            return !stage.kind.communicates();
+        }
+        !stage.exchanges() || self.request.policy.allowed.contains(TransitionKind::SS)
     }
 
     /// Whether an operand left its present placement on an earlier mesh axis.

@@ -2,7 +2,9 @@
 
 use crate::placement::{ALL_TRANSITIONS, DEFAULT_TRANSITIONS, TransitionSet};
 
-/// What happens when a plan has to move an operand by an allowed transition.
+/// What happens when a plan has to move an operand by an allowed transition, or an op its elements: `concat`, `stack`, `repeat`
+/// and `reshape` may leave operands where they are and exchange elements between devices, which counts as `S>S`. The sums and
+/// maxima that an op combines on the way (softmax over a sharded axis) are a part of it and no reshard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// It is moved.

@@ -5,7 +5,7 @@ use super::pick::Picker;
 use super::{Mode, PlanRequest, Policy, joint, text};
 use crate::placement::{Transition, TransitionKind, TransitionSet};
 use crate::rule::{AxisAssignment, Role, StageCollective};
-use crate::{AxisType, Error, ErrorKind, Place};
+use crate::{AxisType, Error, ErrorKind, Place, Places};
 use std::cmp::Reverse;
 use std::fmt;
 
@@ -72,13 +72,21 @@ pub(super) struct Candidate {
     pub(super) score: Result<Score, (Value, Why)>,
     /// The changes that the policy, or the type of the axis, does not allow, by operand.
     pub(super) forbidden: Vec<(usize, Option<TransitionKind>, Transition)>,
-    /// Stages that an explicit axis does not allow.
+    /// Stages that the policy, or the type of the axis, does not allow.
     pub(super) forbidden_stages: Vec<StageCollective>,
     /// Whether it was committed.
     pub(super) committed: bool,
 }
 
 impl Report {
+    /// The rows that were committed, by mesh axis.
+    pub(super) fn committed(&self) -> impl Iterator<Item = &Candidate> {
+        self.axes.iter().flat_map(|axis| &axis.candidates).filter(|row| row.committed)
+    }
+    /// Whether elements of operands change their device inside the op.
+    pub(super) fn exchanges(&self) -> bool {
+        self.committed().any(|row| row.row.exchanges())
+    }
     /// The lines to write before the call so that nothing has to move inside it; empty where nothing moves.
     pub fn fix(&self) -> &[String] {
         &self.fix
@@ -177,7 +185,7 @@ fn candidate(view: &AxisView<'_>, row: &AxisAssignment, committed: bool) -> Cand
             }
         }
     }
-    let stages = row.stages.iter().filter(|stage| view.is_explicit() && stage.kind.communicates());
+    let stages = row.stages.iter().filter(|stage| !view.allows_stage(stage));
     Candidate {
         row: row.clone(),
         from,
@@ -191,12 +199,17 @@ fn candidate(view: &AxisView<'_>, row: &AxisAssignment, committed: bool) -> Cand
 
 /// The lines to write and the block to open.
 fn advise(request: &PlanRequest<'_>, picker: &Picker<'_>, report: &mut Report) {
-    let after = request.operands.iter().zip(picker.operands()).enumerate();
-    let moved =
-        after.filter(|(_, (before, after))| before.role == Role::Tensor && before.places != after.places);
-    for (i, (_, after)) in moved {
-        report.moved.push(i);
-        report.fix.push(text::transfer(request, i, &after.places));
+    for (i, (before, after)) in request.operands.iter().zip(picker.operands()).enumerate() {
+        if before.role != Role::Tensor {
+            continue;
+        }
+        if before.places != after.places {
+            report.moved.push(i);
+        }
+        let places = without_exchange(report, i, &after.places);
+        if before.places != places {
+            report.fix.push(text::transfer(request, i, &places));
+        }
     }
     if let Verdict::Stuck(axis) = report.verdict {
         report.fix = text::unstick(request, axis);
@@ -212,13 +225,31 @@ fn advise(request: &PlanRequest<'_>, picker: &Picker<'_>, report: &mut Report) {
         axis.kind == AxisType::Explicit
             && axis.candidates.iter().any(|row| row.committed && row.score.is_ok_and(|score| !score.allowed))
     });
-    if report.moved.is_empty() || explicit {
+    if (report.moved.is_empty() && !report.exchanges()) || explicit {
         return;
     }
-    let committed = report.axes.iter().flat_map(|axis| &axis.candidates).filter(|row| row.committed);
-    let needed = committed.flat_map(|row| row.forbidden.iter().filter_map(|(_, kind, _)| *kind));
+    let needed = report.committed().flat_map(|row| {
+        let inside = row.row.exchanges().then_some(TransitionKind::SS);
+        row.forbidden.iter().filter_map(|(_, kind, _)| *kind).chain(inside)
+    });
     let allowed: TransitionSet = needed.fold(request.policy.allowed, TransitionSet::with);
     report.block = Some(text::block(request.def.name, allowed));
+}
+
+/// Where an operand is to lie so that nothing is exchanged inside the op: as the cheapest row without an exchange says, on the
+/// mesh axes where the committed row has one.
+fn without_exchange(report: &Report, operand: usize, after: &[Place]) -> Places {
+    let mut places = Places::from_slice(after);
+    for (axis, place) in report.axes.iter().zip(places.iter_mut()) {
+        if !axis.candidates.iter().any(|row| row.committed && row.row.exchanges()) {
+            continue;
+        }
+        let other = axis.candidates.iter().find(|row| row.score.is_ok() && !row.row.exchanges());
+        if let Some(to) = other.and_then(|row| row.row.operands.get(operand)) {
+            *place = *to;
+        }
+    }
+    places
 }
 
 /// Between two lines of a fix, so that they stand below each other.

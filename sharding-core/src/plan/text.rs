@@ -53,8 +53,15 @@ pub(super) fn report(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result
 pub(super) fn headline(report: &Report) -> String {
     let moved = list(report, report.moved.iter().copied());
     match report.verdict {
+        Verdict::Runs if report.moved.is_empty() && report.exchanges() => {
+            "exchanges elements of its operands between devices".to_owned()
+        }
         Verdict::Runs if report.moved.is_empty() => "runs where its operands lie".to_owned(),
         Verdict::Runs => format!("reshards {moved}"),
+        Verdict::Raises(_) if report.moved.is_empty() => {
+            "the op itself would have to exchange elements of its operands, and the policy in force refuses every reshard"
+                .to_owned()
+        }
         Verdict::Raises(_) => {
             format!("{moved} would have to be resharded, and the policy in force refuses every reshard")
         }
@@ -210,6 +217,9 @@ fn status(report: &Report, axis: &AxisReport, row: &Candidate) -> String {
     let moving = row.needs.iter().enumerate().filter(|(_, transition)| **transition != Transition::NoOp);
     let moving = list(report, moving.map(|(i, _)| i));
     match report.policy.mode {
+        Mode::Raise if row.row.exchanges() && moving.is_empty() => {
+            "refused: exchanges elements inside".to_owned()
+        }
         _ if moving.is_empty() => "chosen".to_owned(),
         Mode::Raise => format!("refused: moves {moving}"),
         Mode::Silent | Mode::Warn => format!("chosen, moves {moving}"),

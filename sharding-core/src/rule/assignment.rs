@@ -14,6 +14,14 @@ pub struct StageCollective {
     pub bytes: usize,
 }
 
+impl StageCollective {
+    /// Whether it carries elements of the operands to other devices, as a reshard does, and not what the op works out on the
+    /// way. Also where that is no byte along this mesh axis alone: along several together it may be some.
+    pub fn exchanges(&self) -> bool {
+        self.kind == StepKind::Permute
+    }
+}
+
 /// A row: on one mesh axis, a placement for every operand and one for every result.
 #[derive(Clone, PartialEq)]
 pub struct AxisAssignment {
@@ -33,6 +41,10 @@ impl AxisAssignment {
             results: results.into_iter().collect(),
             stages: SmallVec::new(),
         }
+    }
+    /// Whether elements of its operands change their device inside the op: what policies count as a reshard.
+    pub fn exchanges(&self) -> bool {
+        self.stages.iter().any(StageCollective::exchanges)
     }
     /// Whether the op's staged function runs it.
     pub fn is_staged(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::super::report::{Report, Verdict};
 use super::{Call, Given, code};
+use crate::backend::StepKind;
 use crate::mapping::Places;
 use crate::placement::{DEFAULT_TRANSITIONS, Ragged, TransitionSet};
 use crate::plan::{Mode, Policy};
@@ -63,7 +64,8 @@ pub(super) fn random_call(bytes: &[u8]) -> Call {
                     .collect();
                 let mut row = AxisAssignment::new(places, [tape.place(&result, sizes[axis])]);
                 if tape.below(8) == 7 {
-                    let kind = crate::backend::StepKind::AllReduce(ReduceOp::Sum);
+                    let kinds = [StepKind::AllReduce(ReduceOp::Sum), StepKind::Permute];
+                    let kind = kinds[tape.below(2)];
                     row.stages.push(StageCollective { kind, bytes: tape.below(64) });
                 }
                 row
@@ -186,7 +188,15 @@ fn by_definition(
     result.resize(mesh.ndim(), Place::Replicated);
     valid(mesh, &call.results[0].shape, &result).then_some(())?;
     for stage in &row.stages {
-        ranked.cost += 2.0 * stage.bytes as f64 * (n - 1.0) / n;
+        // Elements that change their device inside the op are a reshard as from one split to another.
+        let exchange = stage.kind == StepKind::Permute;
+        let whole = stage.bytes as f64;
+        ranked.cost += if exchange { whole } else { 2.0 * whole * (n - 1.0) / n };
+        if exchange {
+            ranked.moves = true;
+            let allowed = call.policy.allowed.kinds().any(|known| known.name() == "S>S");
+            ranked.allowed &= explicit || allowed;
+        }
         ranked.allowed &= !explicit;
         ranked.by_default &= !explicit;
     }
