@@ -74,6 +74,15 @@ pub(super) fn between(program: &mut Program, cost: &dyn CostModel) -> Result<()>
     Ok(())
 }
 
+/// Whether a move hands over shards as they are, from each position to the same one: all that can be done with a part of a
+/// sum, or with what nobody knows. Else a device that has some of its ranges already, at whatever position, keeps them.
+pub(crate) fn whole_shards(source: &TensorLayout, target: &TensorLayout) -> bool {
+    let opaque = |place: &Place| place.is_partial() || !is_known(*place);
+    source.mesh().shape() == target.mesh().shape()
+        && source.places() == target.places()
+        && source.places().iter().any(opaque)
+}
+
 /// The most bytes that one device of the target's mesh receives from others.
 pub(super) fn received(source: &TensorLayout, target: &TensorLayout) -> f64 {
     let (from, to) = (source.mesh(), target.mesh());
@@ -82,10 +91,10 @@ pub(super) fn received(source: &TensorLayout, target: &TensorLayout) -> f64 {
     // In balanced splits the first device has the most.
     let custom = target.places().iter().any(|place| matches!(place, Place::Custom(_)));
     let largest = if custom { positions().map(elements).max().unwrap_or(0) } else { elements(0) };
-    let shard_to_shard = from.shape() == to.shape() && source.places() == target.places();
+    let whole_shards = whole_shards(source, target);
     let one = |position: usize| {
         let device = to.device(position);
-        if shard_to_shard {
+        if whole_shards {
             // Nothing for a device that has the same position in both.
             return if from.device(position) == device { 0 } else { elements(position) };
         }
@@ -110,7 +119,10 @@ pub(super) fn received(source: &TensorLayout, target: &TensorLayout) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BackendKind, DType, Device, DeviceMesh};
+    use crate::conformance::host::Random;
+    use crate::placement::Ragged;
+    use crate::{BackendKind, DType, Device, DeviceMesh, ReduceOp, Region};
+    use std::collections::HashSet;
 
     #[test]
     fn a_device_does_not_receive_what_it_has() {
@@ -134,5 +146,94 @@ mod tests {
         check((&line, &[rows]), (&grid, &[rows, rows]), 0);
         check((&line, &[rows]), (&grid, &[rows, r]), 3 * 4);
         check((&line, &[r]), (&grid, &[columns, rows]), 0);
+    }
+
+    /// The elements of a region, by their indices.
+    fn elements(region: &Region) -> HashSet<Vec<usize>> {
+        region.iter().fold(HashSet::from([Vec::new()]), |starts, ranges| {
+            let indices = || ranges.iter().flat_map(Clone::clone);
+            starts.iter().flat_map(|start| indices().map(|i| [&start[..], &[i]].concat())).collect()
+        })
+    }
+
+    /// The most that a device of the target lacks, whatever its position in either mesh.
+    fn lacked(source: &TensorLayout, target: &TensorLayout) -> usize {
+        let lacks = |position: usize| {
+            let device = target.mesh().device(position).unwrap();
+            let own = source.mesh().position_of(device);
+            let has = own.map_or_else(HashSet::new, |own| elements(&source.region(own)));
+            elements(&target.region(position)).difference(&has).count()
+        };
+        (0..target.mesh().num_devices()).map(lacks).max().unwrap()
+    }
+
+    /// A mesh of some of six devices in any order.
+    fn any_mesh(random: &mut Random) -> DeviceMesh {
+        let mut devices: Vec<Device> = (0..6).map(|slot| Device::cpu().with_slot(slot)).collect();
+        for i in 0..devices.len() {
+            let other = i + random.below(devices.len() - i);
+            devices.swap(i, other);
+        }
+        let shapes: [&[usize]; 6] = [&[2, 2], &[2, 2], &[4], &[2, 3], &[3, 1], &[6]];
+        let shape = shapes[random.below(shapes.len())];
+        DeviceMesh::new(&devices[..shape.iter().product()], shape, &["x", "y"][..shape.len()]).unwrap()
+    }
+
+    fn any_layout(random: &mut Random, extents: &[usize]) -> TensorLayout {
+        let mesh = any_mesh(random);
+        loop {
+            let places: Vec<Place> = (0..mesh.ndim())
+                .map(|axis| match random.below(4) {
+                    0 => {
+                        let mut sizes = vec![0; mesh.size(axis)];
+                        (0..extents[0]).for_each(|_| sizes[random.below(mesh.size(axis))] += 1);
+                        Ragged::place(0, sizes)
+                    }
+                    1 => Place::Replicated,
+                    _ => sharded(random.below(2)),
+                })
+                .collect();
+            // A custom placement has its tensor axis for itself.
+            if let Ok(mapping) = DeviceMapping::new(&mesh, places)
+                && let Ok(layout) = TensorLayout::new(DType::Bool, extents, mapping)
+            {
+                return layout;
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_received_is_what_a_device_lacks_whatever_the_order_of_devices() {
+        let mut random = Random::new(11);
+        for _ in 0..3000 {
+            let extents = [random.below(8), random.below(8)];
+            let (source, target) = (any_layout(&mut random, &extents), any_layout(&mut random, &extents));
+            assert_eq!(received(&source, &target), lacked(&source, &target) as f64, "{source} to {target}");
+            let mesh = any_mesh(&mut random);
+            if let Ok(mapping) = DeviceMapping::new(&mesh, source.places()) {
+                let Ok(target) = source.with_mapping(mapping) else { continue };
+                assert_eq!(
+                    received(&source, &target),
+                    lacked(&source, &target) as f64,
+                    "{source} to {target}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_sum_goes_to_the_device_at_its_position() {
+        let devices = [0, 1, 2, 3].map(|slot| Device::cpu().with_slot(slot));
+        let turned: Vec<Device> = devices.iter().rev().copied().collect();
+        let on = |devices: &[Device], place: Place| {
+            let mesh = DeviceMesh::new(devices, [4], ["x"]).unwrap();
+            TensorLayout::new(DType::Bool, [8], DeviceMapping::new(&mesh, [place]).unwrap()).unwrap()
+        };
+        for (place, want) in
+            [(Place::Replicated, 0.0), (Place::Sharded(0), 2.0), (Place::Partial(ReduceOp::Sum), 8.0)]
+        {
+            assert_eq!(received(&on(&devices, place), &on(&devices, place)), 0.0, "{place}");
+            assert_eq!(received(&on(&devices, place), &on(&turned, place)), want, "{place}");
+        }
     }
 }

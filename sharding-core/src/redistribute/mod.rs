@@ -31,5 +31,6 @@ mod state;
 
 pub(crate) use cache::{clear as clear_programs, program};
 pub use explain::{Explanation, explain_transfer};
+pub(crate) use mesh_move::whole_shards;
 pub(crate) use overlap::{Run, overlap};
 pub use program::Program;

@@ -2,7 +2,7 @@
 
 use super::{Call, Share};
 use crate::backend::{LocalArray, LocalArrays, LocalMeta, Move, StepKind};
-use crate::redistribute::{Run, overlap};
+use crate::redistribute::{Run, overlap, whole_shards};
 use crate::tensor::device_at;
 use crate::{Error, ErrorKind, Region, Result, Shape, TensorLayout};
 use smallvec::{SmallVec, smallvec};
@@ -63,10 +63,10 @@ pub(crate) fn pieces_of<'a>(
     position: usize,
     shard: impl Fn(usize) -> Result<&'a LocalArray>,
 ) -> Result<(Shape, Pieces)> {
-    let (from, to) = (source.mesh(), target.mesh());
+    let from = source.mesh();
     let moves = kind == StepKind::Move;
-    if moves && from.shape() == to.shape() && source.places() == target.places() {
-        // Shard to shard, whatever it holds: its shape need not be that of a layout with Unknown placements.
+    if moves && whole_shards(source, target) {
+        // The shape need not be that of a layout with Unknown placements.
         let array = shard(position)?;
         let start = SmallVec::from_elem(0, array.shape().len());
         return Ok((array.shape().clone(), smallvec![(array.clone(), start)]));
