@@ -24,7 +24,7 @@ pub struct StageCx<'a> {
 }
 
 impl<'a> StageCx<'a> {
-    /// The context of a call; `axes` are the mesh axes on which a staged row was chosen.
+    /// The context of a call; `axes` are the mesh axes along which it communicates.
     pub fn new(
         backend: &'a dyn Backend,
         op: &'static str,
@@ -42,7 +42,8 @@ impl<'a> StageCx<'a> {
         self
     }
 
-    /// The mesh axes on which a staged row was chosen.
+    /// The mesh axes along which it communicates: those on which a staged row was chosen, and where that is an exchange, those
+    /// along which it reads an operand that was not brought to where its row wants it.
     pub fn axes(&self) -> &'a [usize] {
         self.axes
     }

@@ -2,12 +2,12 @@
 
 use super::cache::KeyOperand;
 use super::feasible::stage_price;
-use super::{Mode, Plan, PlanRequest, plan, trace};
+use super::{Mode, Plan, PlanRequest, in_place, plan, trace};
 use crate::backend::{Backend, Positions};
 use crate::mapping::Places;
 use crate::op::{ErasedKernel, Groups, OpArgs, OpDef, OperandDef, OperandKind, Registry};
 use crate::redistribute::Program;
-use crate::rule::{AxisAssignment, Role, RuleOperand};
+use crate::rule::{Role, RuleOperand};
 use crate::tensor::{device_at, resolve};
 use crate::{
     AxisType, DType, Device, DeviceMapping, DeviceMesh, Error, ErrorKind, Metas, Place, Region, Result,
@@ -36,7 +36,7 @@ pub struct CallPlan {
     /// inputs are the same too.
     pub(crate) twins: SmallVec<[usize; 2]>,
     pub(crate) kernel: ErasedKernel,
-    /// The mesh axes with staged rows.
+    /// The mesh axes along which the staged function communicates.
     pub(crate) staged: SmallVec<[usize; 2]>,
     pub(crate) price: f64,
     /// Whether some value is not held most by the first devices.
@@ -51,7 +51,9 @@ impl CallPlan {
         &self.plan
     }
     /// What the call moves costs: the redistributions of its operands, and the collectives of staged rows at their score.
-    /// In the unit of the cost model that planned it. (The [cost of the rows](Plan::cost) is a score.)
+    /// In the unit of the cost model that planned it. An operand that an exchange reads where it lies counts as brought to where
+    /// its rows want it: only so can rows be compared before the exchange is known. (The [cost of the rows](Plan::cost) is a
+    /// score.)
     pub fn price(&self) -> f64 {
         self.price
     }
@@ -59,7 +61,7 @@ impl CallPlan {
     pub fn operands(&self) -> &[TensorLayout] {
         &self.operands
     }
-    /// The redistribution of each operand that moves.
+    /// The redistribution of each operand that moves; none of one that an exchange inside the op reads where it lies.
     pub fn moves(&self) -> impl Iterator<Item = Option<&Program>> {
         self.moves.iter().map(Option::as_deref)
     }
@@ -114,7 +116,7 @@ impl CallPlan {
             planner: scope.planner(),
         };
         let plan = plan(&request)?;
-        let moves = !plan.moved.is_empty() || plan.rows.iter().any(AxisAssignment::exchanges);
+        let moves = !plan.moved.is_empty() || in_place::exchanges(&plan);
         let warning = ((scope.policy().mode == Mode::Warn || scope.reports()) && moves)
             .then(|| trace(&request).to_string().into());
         Self::prepare(def, registry, mesh, groups, &rule_operands, operands, results, plan, warning, scope)
@@ -140,6 +142,9 @@ impl CallPlan {
             .collect::<Result<SmallVec<[Device; 2]>>>()?;
         let mut layouts: SmallVec<[TensorLayout; 4]> = SmallVec::new();
         let mut moves: SmallVec<[Option<Box<Program>>; 4]> = SmallVec::new();
+        let mut price: f64 =
+            plan.rows.iter().enumerate().map(|(axis, row)| stage_price(row, &mesh, axis, scope.cost())).sum();
+        let exchanges = in_place::exchanges(&plan);
         for ((operand, rule), places) in operands.iter().zip(rule_operands).zip(&plan.operands) {
             let present = match operand {
                 KeyOperand::Tensor(layout) | KeyOperand::Written(layout) if rule.role != Role::Single => {
@@ -159,7 +164,15 @@ impl CallPlan {
                     )?;
                     let program = Program::search(present, &target, scope.cost())?;
                     check_explicit(&program, &def.operand_name(groups, layouts.len()), &mesh)?;
-                    (target, Some(Box::new(program)))
+                    price += program.cost;
+                    match exchanges.then(|| in_place::read_at(present, &target)).flatten() {
+                        Some(layout) if layout == **present => (layout, None),
+                        Some(layout) => {
+                            let program = Program::search(present, &layout, scope.cost())?;
+                            (layout, Some(Box::new(program)))
+                        }
+                        None => (target, Some(Box::new(program))),
+                    }
                 }
                 None => (
                     TensorLayout::new(rule.meta.dtype, &rule.meta.shape, DeviceMapping::new(&mesh, places)?)?,
@@ -178,11 +191,7 @@ impl CallPlan {
             .collect::<Result<SmallVec<[TensorLayout; 2]>>>()?;
         let shapes = results.iter().map(|layout| local_shapes(layout, &positions)).collect();
         let twins = twins(backend.as_ref(), &positions, &devices, &layouts, &results);
-        let staged =
-            plan.rows.iter().enumerate().filter(|(_, row)| row.is_staged()).map(|(axis, _)| axis).collect();
-        let stages: f64 =
-            plan.rows.iter().enumerate().map(|(axis, row)| stage_price(row, &mesh, axis, scope.cost())).sum();
-        let price = stages + moves.iter().flatten().map(|program| program.cost).sum::<f64>();
+        let staged = in_place::staged_axes(&plan, &layouts);
         let uneven = layouts.iter().chain(&results).any(|layout| !layout.first_holds_most());
         let kernel = registry.kernel(def.name, backend.kind()).unwrap_or(def.kernel);
         let roles = rule_operands.iter().map(|operand| operand.role).collect();

@@ -6,6 +6,7 @@ mod call;
 mod cost;
 mod feasible;
 mod generations;
+mod in_place;
 mod joint;
 mod pick;
 mod policy;

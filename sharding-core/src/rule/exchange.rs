@@ -7,10 +7,10 @@ use crate::{Place, Region, Shape};
 use smallvec::SmallVec;
 
 /// On so many devices the bytes are worked out; on more the largest piece of the result stands for them.
-const MOST_DEVICES: usize = 64;
+pub(crate) const MOST_DEVICES: usize = 64;
 /// So many boxes of a result are moved, over all devices: each is a copy of its own, and where there are more, bringing the
 /// operand together costs less.
-const MOST_BOXES: usize = 1 << 12;
+pub(crate) const MOST_BOXES: usize = 1 << 12;
 
 /// The stage of a row on which [`StageCx::exchange`](crate::StageCx::exchange) makes result number `result`: the most bytes that
 /// one device receives when operands and result lie as the row says on the mesh axis in question, and are whole on the

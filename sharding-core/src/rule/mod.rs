@@ -14,6 +14,7 @@ mod literal;
 pub use assignment::{AxisAssignment, Rows, StageCollective};
 pub use cx::{Role, RuleCx, RuleOperand};
 pub use exchange::exchange_stage;
+pub(crate) use exchange::{MOST_BOXES, MOST_DEVICES};
 pub use factor::{FactorRule, Factors, Linear, Term};
 pub use helper::{elementwise_rows, match_operand_placement, pass_through_rows, replicated_rows};
 pub use literal::{LiteralPlace, LiteralRow, literal_rows};

@@ -2,6 +2,7 @@
 //! device, and what is received is counted against what the devices lack of their pieces of the result.
 
 use crate::Numbers;
+use sharding_core::backend::StepKind;
 use sharding_core::trace::explain;
 use sharding_ops::{
     BackendKind, Device, DeviceMapping, DeviceMesh, Index, Interleaved, Place, Ragged, Result, Tensor,
@@ -29,8 +30,12 @@ struct Moved {
     bytes: f64,
     /// The least that the device in need of most has to receive for its pieces of each result.
     least: usize,
-    /// Whether all shards of an operand, and of a result, are of one size.
-    even: bool,
+    /// The same for what each operand gives: of several that move by themselves each is counted on the device in need of most
+    /// of it.
+    apart: usize,
+    /// Whether bytes are those that one device receives: what an exchange counts. Of other collectives they are the average
+    /// over devices, which is the same where all shards of an operand, and of a result, are of one size.
+    exact: bool,
     report: String,
 }
 
@@ -53,28 +58,36 @@ fn moved(mesh: &DeviceMesh, operands: &[Placed], op: Op<'_>) -> Result<Moved> {
     let xs = tensors(operands, |places| DeviceMapping::new(mesh, places))?;
     let explained = explain(|| op(&xs));
     let got = explained.value?;
-    let mut least = 0;
+    let owners = xs.iter().map(|x| Ok(x.to_vec::<i64>()?.into_iter().collect::<HashSet<i64>>()));
+    let owners = owners.collect::<Result<Vec<_>>>()?;
+    let (mut least, mut apart) = (0, 0);
     for (want, got) in want.iter().zip(&got) {
         assert_eq!(got.to_vec::<i64>()?, want.to_vec::<i64>()?, "{operands:?} gave {}", got.layout());
-        let mut most = 0;
+        let (mut most, mut of_each) = (0, vec![0; xs.len()]);
         for position in 0..mesh.num_devices() {
-            let mut held = HashSet::from([0]);
+            let mut needs: HashSet<i64> = got.shard_to_vec::<i64>(position)?.into_iter().collect();
             for x in &xs {
-                held.extend(x.shard_to_vec::<i64>(position)?);
+                let held: HashSet<i64> = x.shard_to_vec(position)?.into_iter().collect();
+                needs.retain(|value| !held.contains(value));
             }
-            let needs: HashSet<i64> = got.shard_to_vec::<i64>(position)?.into_iter().collect();
-            most = most.max(needs.difference(&held).count());
+            needs.remove(&0);
+            most = most.max(needs.len());
+            for (x, most) in owners.iter().zip(&mut of_each) {
+                *most = needs.iter().filter(|value| x.contains(value)).count().max(*most);
+            }
         }
         least += most * BYTES;
+        apart += of_each.iter().sum::<usize>() * BYTES;
     }
     let places = got.iter().map(|got| got.layout().places().to_vec()).collect();
     // A local step has a price, so that none is better, but nobody receives anything.
-    let received = explained.report.steps.iter().filter(|step| step.kind.communicates());
-    let bytes = received.map(|step| step.bytes * step.count as f64).fold(0.0, |sum, bytes| sum + bytes);
+    let received = || explained.report.steps.iter().filter(|step| step.kind.communicates());
+    let bytes = received().map(|step| step.bytes * step.count as f64).fold(0.0, |sum, bytes| sum + bytes);
     let even = xs.iter().chain(&got).all(|x| {
         (1..mesh.num_devices()).all(|position| x.layout().local_shape(position) == x.layout().local_shape(0))
     });
-    Ok(Moved { places, bytes, least, even, report: explained.report.to_string() })
+    let exact = even || received().all(|step| step.kind == StepKind::Permute);
+    Ok(Moved { places, bytes, least, apart, exact, report: explained.report.to_string() })
 }
 
 fn mesh(shape: &[usize]) -> Result<DeviceMesh> {
@@ -239,14 +252,14 @@ fn any_movement_of_any_placements_moves_what_must_move() -> Result<()> {
                 "{name} of {operands:?} on {mesh} to {:?}: {} for {}\n{}",
                 moved.places, moved.bytes, moved.least, moved.report
             );
-            // Rows are picked mesh axis by mesh axis, and what bringing an operand together costs is counted per device on
-            // average, an exchange by the device that gets most of each result. Where neither counts nothing is too much.
-            assert!(!moved.even || moved.places.len() > 1 || mesh.ndim() > 1, "{text}");
+            // Where all operands move by themselves, each device receives what it lacks, and the device that lacks most of one
+            // may be another than that of the next.
+            assert!(!moved.exact || moved.bytes <= moved.apart as f64, "{text}");
             above.push(text);
         }
     }
     println!("{} of {rounds} receive more than they must, as in {:?}", above.len(), above.first());
-    assert!(above.len() * 100 < rounds, "{}", above.join("\n\n"));
+    assert!(above.len() * 1000 < rounds, "{}", above.join("\n\n"));
     Ok(())
 }
 
@@ -297,15 +310,7 @@ fn bytes_of_each_op() -> Result<()> {
                     operands[1].1 = other.collect();
                 }
                 let moved = moved(mesh, &operands, op)?;
-                // Of a piece that is too short to share the planner sums up what its results receive at most, each on another
-                // device, and finds that bringing the operand together costs no more.
-                let too_short = name.starts_with("split")
-                    && moved.places.iter().flatten().any(|place| *place == Place::Replicated);
-                assert!(
-                    moved.bytes <= moved.least as f64 || too_short,
-                    "{name} of {operands:?}: {}",
-                    moved.report
-                );
+                assert!(moved.bytes <= moved.least as f64, "{name} of {operands:?}: {}", moved.report);
                 let list = |places: &[Place]| places.iter().map(short).collect::<Vec<_>>().join(" ");
                 let results: Vec<String> = moved.places.iter().map(|places| list(places)).collect();
                 let (before, after) = (list(&operands[0].1), results.join(", "));
@@ -352,7 +357,7 @@ concat 0 | 8 x 4 S0 S1 | S0 S1 | 64 of 64
 concat 0 | 10 x 4 S0 S1 | S0 S1 | 80 of 80
 split 3, _ | 8 x 4 S0 | R, S0 | 160 of 160
 split 3, _ | 10 x 4 S0 | R, S0 | 160 of 160
-split 3, _ | 8 x 4 S0 S0 | R S0, R S0 | 224 of 160
+split 3, _ | 8 x 4 S0 S0 | R S0, R S0 | 160 of 160
 split 3, _ | 10 x 4 S0 S0 | R R, S0 S0 | 160 of 160
 split 3, _ | 8 x 4 S0 S1 | S0 S1, S0 S1 | 48 of 48
 split 3, _ | 10 x 4 S0 S1 | S0 S1, S0 S1 | 48 of 48
