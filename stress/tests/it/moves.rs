@@ -263,6 +263,32 @@ fn any_movement_of_any_placements_moves_what_must_move() -> Result<()> {
     Ok(())
 }
 
+/// Parts are combined before an exchange, but no operand is brought together for it: of what is combined, too, a device receives what it lacks.
+#[test]
+fn parts_are_combined_and_all_else_is_read_where_it_lies() -> Result<()> {
+    let mesh = mesh(&[2, 2])?;
+    let on = |places: [Place; 2]| DeviceMapping::new(&mesh, places);
+    let whole: Vec<i64> = (0..64).collect();
+    let lay =
+        |places| Tensor::from_slice(&whole, [8, 8], &on([Place::Replicated; 2])?)?.transfer_to(&on(places)?);
+    let (r, s0, s1) = (Place::Replicated, Place::Sharded(0), Place::Sharded(1));
+    let parts = Place::PARTIAL;
+    // Half of the result is one operand, of which a device holds half; or it needs half of the columns of both, and holds a
+    // quarter of those of the second.
+    for (a, b, want) in [([parts, s0], [s1, r], 32), ([s0, parts], [r, s1], 32), ([parts, s1], [s0, s0], 24)]
+    {
+        let (a, b) = (lay(a)?, lay(b)?);
+        let explained = explain(|| concat(&[a.clone(), b.clone()], 0));
+        let got = explained.value?;
+        assert_eq!(got.to_vec::<i64>()?, [&whole[..], &whole].concat(), "{}", got.layout());
+        let steps = &explained.report.steps;
+        let moved: Vec<(&str, f64)> = steps.iter().map(|step| (step.kind.name(), step.bytes)).collect();
+        let want = [("all_reduce", 256.0), ("permute", (want * BYTES) as f64)];
+        assert_eq!(moved, want, "{} {}\n{}", a.layout(), b.layout(), explained.report);
+    }
+    Ok(())
+}
+
 fn short(place: &Place) -> String {
     match place {
         Place::Replicated => "R".to_owned(),
