@@ -19,6 +19,7 @@
 mod axis_set;
 mod cache;
 mod explain;
+mod floor;
 pub(crate) mod index_cut;
 mod mesh_move;
 mod overlap;

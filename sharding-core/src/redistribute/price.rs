@@ -7,9 +7,9 @@ use super::state::{Foreign, Problem, View};
 use crate::backend::{Step, StepKind};
 use crate::placement::Ranges;
 use crate::plan::{CostModel, CostUnit, StepQuery, VolumeCost};
-use crate::split::balanced;
 use crate::{DeviceMesh, Error, ErrorKind, MAX_MESH_AXES, Result};
 use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
 
 /// Up to so many combinations of coordinates a permutation is priced exactly, beyond by the size of the largest new
 /// shard. Only custom placements reach it: their coordinates have no corners.
@@ -116,9 +116,20 @@ impl Pricing<'_> {
 
     /// The most bytes that one device receives from others when a state becomes another by exchanging ranges.
     pub(super) fn received(&self, problem: &Problem<'_>, old: &View, new: &View) -> f64 {
+        self.received_below(problem, old, new, f64::INFINITY).unwrap_or(f64::INFINITY)
+    }
+
+    /// The same; `None`, and sooner, if it is not below `enough`.
+    pub(super) fn received_below(
+        &self,
+        problem: &Problem<'_>,
+        old: &View,
+        new: &View,
+        enough: f64,
+    ) -> Option<f64> {
         let all: usize = problem.source.shape().elements();
         if all == 0 {
-            return 0.0;
+            return Some(0.0);
         }
         let changed = changed(problem, old, new);
         // Tensor axes that do not change multiply what the others receive; their largest piece is independent of those.
@@ -130,7 +141,8 @@ impl Pricing<'_> {
                 Some(_) => {}
             }
         }
-        rest * received_by_coordinates(problem, old, new, &changed) * self.bytes / all as f64
+        rest *= self.bytes / all as f64;
+        received_by_coordinates(problem, old, new, &changed, enough / rest).map(|received| rest * received)
     }
 }
 
@@ -152,28 +164,42 @@ struct Side {
     axes: AxisSet,
     ways: usize,
     extent: usize,
+    /// The size of the smaller parts of a balanced split, and how many are larger.
+    size: usize,
+    larger: usize,
     custom: Option<Foreign>,
 }
 
 impl Side {
     fn of(problem: &Problem<'_>, view: &View, split: usize) -> Self {
         let axes = view.splits.get(split).copied().unwrap_or_default();
+        let (ways, extent) =
+            (problem.sizes.ways(axes), problem.splits.get(split).map_or(0, |split| split.extent));
         Self {
             axes,
-            ways: problem.sizes.ways(axes),
-            extent: problem.splits.get(split).map_or(0, |split| split.extent),
+            ways,
+            extent,
+            size: extent / ways,
+            larger: extent % ways,
             custom: problem.custom(view, split),
         }
     }
 
-    fn ranges(&self, sizes: &Sizes, coords: &Coords) -> Ranges {
-        let mut part = 0;
-        for axis in self.axes.iter() {
-            part = part * sizes.get(axis) + coords.get(axis).copied().unwrap_or(0);
-        }
+    fn part(&self, sizes: &Sizes, coords: &Coords) -> usize {
+        let digit = |axis: usize| coords.get(axis).copied().unwrap_or(0);
+        self.axes.iter().fold(0, |part, axis| part * sizes.get(axis) + digit(axis))
+    }
+
+    /// A part of a balanced split, as [`crate::split::balanced`] cuts it but without a division.
+    fn range(&self, part: usize) -> Range<usize> {
+        let start = part * self.size + part.min(self.larger);
+        start..start + self.size + usize::from(part < self.larger)
+    }
+
+    fn ranges(&self, part: usize) -> Ranges {
         match self.custom {
             Some(custom) => custom.interned.placement().ranges(self.extent, self.ways, part),
-            None => smallvec![balanced(self.extent, self.ways, part)],
+            None => smallvec![self.range(part)],
         }
     }
 
@@ -181,20 +207,37 @@ impl Side {
     fn turn(&self, sizes: &Sizes, mesh_axis: usize) -> usize {
         let below: usize =
             self.axes.iter().filter(|axis| *axis > mesh_axis).map(|axis| sizes.get(axis)).product();
-        self.extent % self.ways / below % sizes.get(mesh_axis)
+        self.larger / below % sizes.get(mesh_axis)
     }
 }
 
 type Coords = [usize; MAX_MESH_AXES];
 
-/// The most elements of the changed tensor axes that a device gets and does not have.
+/// How many indices of one tensor axis a device has afterwards, and how many of them it had.
+fn gets_and_has(from: &Side, to: &Side, sizes: &Sizes, coords: &Coords) -> (usize, usize) {
+    let (old, new) = (from.part(sizes, coords), to.part(sizes, coords));
+    if from.custom.is_some() || to.custom.is_some() {
+        let (old, new) = (from.ranges(old), to.ranges(new));
+        return (total(&new), common(&old, &new));
+    }
+    let (old, new) = (from.range(old), to.range(new));
+    (new.len(), old.end.min(new.end).saturating_sub(old.start.max(new.start)))
+}
+
+/// The most elements of the changed tensor axes that a device gets and does not have; `None` if not below `enough`.
 ///
 /// Only coordinates on mesh axes that split one of them matter, and of those only a few. In the balanced split all
 /// starts and ends are affine in the coordinates but for one bend, at part number `extent % ways`, so that the bends cut
 /// the coordinates in boxes whose bounds are 0, the last, and the digits of that number or their neighbours. In such a
 /// box the sizes of the new shards are constant and the common part of one tensor axis is concave where it is not
 /// empty; the product of several is log-concave and has its least value at a corner of the box.
-fn received_by_coordinates(problem: &Problem<'_>, old: &View, new: &View, changed: &[usize]) -> f64 {
+fn received_by_coordinates(
+    problem: &Problem<'_>,
+    old: &View,
+    new: &View,
+    changed: &[usize],
+    enough: f64,
+) -> Option<f64> {
     let sizes = &problem.sizes;
     let sides: SmallVec<[(Side, Side); 2]> = changed
         .iter()
@@ -211,13 +254,13 @@ fn received_by_coordinates(problem: &Problem<'_>, old: &View, new: &View, change
         if size <= 2 || any_order {
             // All of them; the product is checked below before anything is counted.
             if size > MAX_COORDINATES {
-                return largest(problem, new, changed);
+                return Some(largest(problem, new, changed));
             }
             at.extend(0..size);
         } else {
             at.extend([0, size - 1]);
             // A split without a remainder has no bend.
-            for side in both().filter(|side| side.axes.contains(axis) && side.extent % side.ways != 0) {
+            for side in both().filter(|side| side.axes.contains(axis) && side.larger != 0) {
                 let turn = side.turn(sizes, axis);
                 at.extend([turn.saturating_sub(1), turn, (turn + 1).min(size - 1)]);
             }
@@ -228,7 +271,7 @@ fn received_by_coordinates(problem: &Problem<'_>, old: &View, new: &View, change
         corners.push((axis, at));
     }
     if combinations > MAX_COORDINATES {
-        return largest(problem, new, changed);
+        return Some(largest(problem, new, changed));
     }
     let mut coords = Coords::default();
     let mut most = 0;
@@ -241,13 +284,16 @@ fn received_by_coordinates(problem: &Problem<'_>, old: &View, new: &View, change
         }
         let (mut gets, mut has) = (1, 1);
         for (from, to) in &sides {
-            let (from, to) = (from.ranges(sizes, &coords), to.ranges(sizes, &coords));
-            gets *= total(&to);
-            has *= common(&from, &to);
+            let (all, kept) = gets_and_has(from, to, sizes, &coords);
+            gets *= all;
+            has *= kept;
         }
         most = most.max(gets - has);
+        if most as f64 >= enough {
+            return None;
+        }
     }
-    most as f64
+    Some(most as f64)
 }
 
 /// At most this is received.

@@ -1,8 +1,9 @@
-//! The cheapest path from one state to another: Dijkstra's algorithm over the states of [`super::state`].
+//! The cheapest path from one state to another: A* over the states of [`super::state`], by what [`super::floor`] knows.
 //!
 //! For meshes of one shape but of other devices there are two layers of states, one per mesh, and moves between them.
 
 use super::axis_set::AxisSet;
+use super::floor::Floor;
 use super::mesh_move;
 use super::price::{Pricing, checked};
 use super::reference;
@@ -53,7 +54,7 @@ pub(super) fn cheapest(
     let pricing = Pricing { cost, bytes: source.bytes() as f64 };
     let most = if measured { reference::price(&problem, &pricing) } else { None };
     let most = most.map_or(f64::INFINITY, |most| most * (1.0 + 1e-9));
-    match Search::path_within(&problem, cost, problem.limit, most)? {
+    match Search::new(&problem, cost, problem.limit, most).path()? {
         Some(path) => Ok(Some(path)),
         None => least(source, target, cost, most),
     }
@@ -69,34 +70,21 @@ fn least(
     let choices = source.shape().len().clamp(1, DETOURS);
     let problems: SmallVec<[Problem<'_>; DETOURS]> =
         (0..choices).map(|nth| Problem::wide(source, target, nth)).collect();
-    let search = |limit: Option<f64>| -> Result<Option<Path>> {
-        for problem in &problems {
-            let path = Search::path_within(problem, cost, limit.unwrap_or(problem.limit), most)?;
-            if path.is_some() {
-                return Ok(path);
+    let mut searches: SmallVec<[Search<'_>; DETOURS]> =
+        problems.iter().map(|problem| Search::new(problem, cost, problem.limit, most)).collect();
+    loop {
+        for search in &mut searches {
+            if let Some(path) = search.path()? {
+                return Ok(Some(path));
             }
         }
-        Ok(None)
-    };
-    if let Some(path) = search(None)? {
-        return Ok(Some(path));
+        // Each goes on from where the bound stopped it.
+        let Some(limit) = searches.iter().filter_map(Search::next_limit).min_by(f64::total_cmp) else {
+            break;
+        };
+        searches.iter_mut().for_each(|search| search.raise(limit));
     }
-    let mut bounds: Vec<f64> = problems.iter().flat_map(|problem| problem.bounds()).collect();
-    bounds.sort_unstable_by(f64::total_cmp);
-    bounds.dedup();
-    // Where there is a path within one bound there is one within every greater one.
-    let (mut low, mut high, mut found) = (0, bounds.len(), None);
-    while low < high {
-        let middle = low.midpoint(high);
-        match search(bounds.get(middle).copied())? {
-            Some(path) => (found, high) = (Some(path), middle),
-            None => low = middle + 1,
-        }
-    }
-    if found.is_none() {
-        return Search::path_within(&Problem::new(source, target), cost, f64::INFINITY, f64::INFINITY);
-    }
-    Ok(found)
+    Search::new(&Problem::new(source, target), cost, f64::INFINITY, f64::INFINITY).path()
 }
 
 /// The one step that does it all, where no other path can be cheaper: all axes change by one kind of collective, and
@@ -166,13 +154,17 @@ struct Node {
     kind: StepKind,
     group: AxisSet,
     done: bool,
-    /// Whether the state is one that may be; worked out once.
-    allowed: Option<bool>,
+    /// The most elements that a device holds; infinite in a state that no mapping can have. Worked out once.
+    held: Option<f64>,
+    /// What is still to be paid at least, if that was asked for.
+    floor: Option<f64>,
 }
 
 struct Search<'a> {
     problem: &'a Problem<'a>,
     pricing: Pricing<'a>,
+    /// What is known of the rest of a way; nothing under models but the volume model and to other meshes.
+    floor: Option<Floor<'a>>,
     /// The most elements that a device may hold on the way.
     limit: f64,
     /// The number of states on one mesh.
@@ -180,6 +172,8 @@ struct Search<'a> {
     other_mesh: bool,
     nodes: Vec<Node>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// What devices would have held after steps that the limit forbade, and the states before those.
+    stopped: Vec<(f64, u32)>,
     /// What is wrong with a price of the model.
     wrong: Option<Error>,
     /// Added per step, so that of equal prices the shorter path wins whatever the rounding.
@@ -197,18 +191,22 @@ impl<'a> Search<'a> {
             kind: StepKind::Relabel,
             group: AxisSet::EMPTY,
             done: false,
-            allowed: None,
+            held: None,
+            floor: None,
         };
         let bytes = problem.source.bytes() as f64;
+        let known = cost.key() == VolumeCost.key() && !other_mesh;
         let step_key = tie(problem, cost, bytes);
         let mut search = Self {
             problem,
             pricing: Pricing { cost, bytes },
+            floor: if known { Floor::new(problem, bytes) } else { None },
             limit,
             layer,
             other_mesh,
             nodes: vec![unknown; layer as usize * (1 + usize::from(other_mesh))],
             heap: BinaryHeap::with_capacity(64),
+            stopped: Vec::new(),
             wrong: None,
             step_key,
         };
@@ -217,19 +215,39 @@ impl<'a> Search<'a> {
         if let Some(node) = search.nodes.get_mut(goal) {
             node.key = most + 64.0 * step_key;
         }
+        let start = u32::from(problem.start.0);
+        if let Some(node) = search.nodes.get_mut(start as usize) {
+            (node.key, node.cost) = (0.0, 0.0);
+        }
+        search.heap.push(Reverse((0, start)));
         search
     }
 
-    /// The cheapest path on which no device holds more elements than `limit`, if it costs no more than `most`.
-    fn path_within(
-        problem: &'a Problem<'a>,
-        cost: &'a dyn CostModel,
-        limit: f64,
-        most: f64,
-    ) -> Result<Option<Path>> {
-        let mut search = Self::new(problem, cost, limit, most);
-        search.run()?;
-        Ok(search.path())
+    /// The cheapest path within the limit, if it costs no more than what is looked for.
+    fn path(&mut self) -> Result<Option<Path>> {
+        self.run()?;
+        Ok(self.found())
+    }
+
+    /// The least limit within which there are states that could be of use and are not within this one.
+    fn next_limit(&self) -> Option<f64> {
+        self.stopped.iter().map(|(held, _)| *held).min_by(f64::total_cmp)
+    }
+
+    /// Lets devices hold more; the search goes on where that makes a difference.
+    fn raise(&mut self, limit: f64) {
+        self.limit = limit;
+        for (held, at) in std::mem::take(&mut self.stopped) {
+            if held > limit {
+                self.stopped.push((held, at));
+                continue;
+            }
+            let least = self.key(at) + self.floor(at);
+            if let Some(node) = self.nodes.get_mut(at as usize) {
+                node.done = false;
+                self.heap.push(Reverse((least.to_bits(), at)));
+            }
+        }
     }
 
     fn goal(&self) -> u32 {
@@ -241,11 +259,6 @@ impl<'a> Search<'a> {
     }
 
     fn run(&mut self) -> Result<()> {
-        let start = u32::from(self.problem.start.0);
-        if let Some(node) = self.nodes.get_mut(start as usize) {
-            (node.key, node.cost) = (0.0, 0.0);
-        }
-        self.heap.push(Reverse((0, start)));
         let goal = self.goal();
         while let Some(Reverse((_, at))) = self.heap.pop() {
             let Some(node) = self.nodes.get_mut(at as usize) else { continue };
@@ -325,6 +338,11 @@ impl<'a> Search<'a> {
     /// All-to-all to targets, to detours, and to both at once.
     fn exchanges(&mut self, at: u32, view: &View, choices: &Choices) {
         let (problem, kind) = (self.problem, StepKind::AllToAll);
+        let least = self.floor.as_ref().map_or(0.0, |floor| floor.all_to_all(view));
+        // They leave the rest of the way as it is.
+        if least + self.floor(at) >= self.spare(at, self.goal()) {
+            return;
+        }
         self.steps(at, view, choices.all_to_all, Toward::Target, kind, |next, axes| {
             Some(problem.widened(view, next, axes))
         });
@@ -350,7 +368,8 @@ impl<'a> Search<'a> {
             return;
         }
         let next = problem.moved(view, axes, toward);
-        if !self.allowed(self.beside(at, next.code), &next) {
+        let to = self.beside(at, next.code);
+        if !self.allowed(at, to, &next) {
             return;
         }
         let joined = next.sharded.and(axes).is_empty() && axes.is_within(choices.all_gather);
@@ -361,9 +380,15 @@ impl<'a> Search<'a> {
         if by_collective {
             return;
         }
-        let group = problem.widened(view, &next, axes);
-        let received = self.pricing.received(problem, view, &next);
-        self.relax(at, view, &next, StepKind::Permute, group, received);
+        // The volume model's price is what is received.
+        let enough = if self.floor.is_some() { self.spare(at, to) } else { f64::INFINITY };
+        if self.floor.as_ref().is_some_and(|floor| floor.exchange(view, &next) >= enough) {
+            return;
+        }
+        if let Some(received) = self.pricing.received_below(problem, view, &next, enough) {
+            let group = problem.widened(view, &next, axes);
+            self.relax_to(at, to, view, StepKind::Permute, group, received);
+        }
     }
 
     /// Moves to the other mesh: shard to shard, or straight to the target's ranges.
@@ -391,21 +416,35 @@ impl<'a> Search<'a> {
     }
 
     /// Whether even a free step would not be worth it.
-    fn cannot_improve(&self, at: u32, next: Code) -> bool {
-        let key = self.key(at) + self.step_key;
-        key >= self.key(self.goal()) || key >= self.key(self.beside(at, next))
+    fn cannot_improve(&mut self, at: u32, next: Code) -> bool {
+        self.spare(at, self.beside(at, next)) <= 0.0
     }
 
-    /// Whether a state is one that a mapping can have and that holds no more than it may.
-    fn allowed(&mut self, at: u32, view: &View) -> bool {
-        let known = self.nodes.get(at as usize).and_then(|node| node.allowed);
-        known.unwrap_or_else(|| {
-            let allowed = self.problem.is_mapping(view) && self.problem.held(view) <= self.limit;
-            if let Some(node) = self.nodes.get_mut(at as usize) {
-                node.allowed = Some(allowed);
-            }
-            allowed
-        })
+    /// The price at which a step would not be worth it.
+    fn spare(&mut self, at: u32, to: u32) -> f64 {
+        let most = self.key(to).min(self.key(self.goal()) - self.floor(to));
+        most - self.key(at) - self.step_key
+    }
+
+    /// What the rest of the way costs at least.
+    fn floor(&mut self, at: u32) -> f64 {
+        let (Some(floor), Some(node)) = (&self.floor, self.nodes.get_mut(at as usize)) else { return 0.0 };
+        let code = Code((at % self.layer) as u16);
+        *node.floor.get_or_insert_with(|| floor.from(&self.problem.view(code)))
+    }
+
+    /// Whether the state that a step leads to is one that a mapping can have and that holds no more than it may.
+    fn allowed(&mut self, at: u32, to: u32, view: &View) -> bool {
+        let problem = self.problem;
+        let Some(node) = self.nodes.get_mut(to as usize) else { return false };
+        let held = *node
+            .held
+            .get_or_insert_with(|| if problem.is_mapping(view) { problem.held(view) } else { f64::INFINITY });
+        let allowed = held <= self.limit && held.is_finite();
+        if !allowed && held.is_finite() && self.stopped.last() != Some(&(held, at)) {
+            self.stopped.push((held, at));
+        }
+        allowed
     }
 
     /// The number of a state on the mesh of another.
@@ -415,7 +454,7 @@ impl<'a> Search<'a> {
 
     fn relax(&mut self, at: u32, view: &View, next: &View, kind: StepKind, group: AxisSet, received: f64) {
         let to = self.beside(at, next.code);
-        if self.allowed(to, next) {
+        if self.allowed(at, to, next) {
             self.relax_to(at, to, view, kind, group, received);
         }
     }
@@ -428,19 +467,20 @@ impl<'a> Search<'a> {
             return;
         }
         let key = self.key(at) + price + self.step_key;
-        if key >= self.key(self.goal()) || !key.is_finite() {
+        let least = key + self.floor(to);
+        if least >= self.key(self.goal()) || !key.is_finite() {
             return;
         }
         if let Some(node) = self.nodes.get_mut(to as usize)
             && key < node.key
         {
-            *node = Node { key, cost: price, from: at, kind, group, ..*node };
+            *node = Node { key, cost: price, from: at, kind, group, done: false, ..*node };
             // Keys are not negative: their bits are ordered as they are.
-            self.heap.push(Reverse((key.to_bits(), to)));
+            self.heap.push(Reverse((least.to_bits(), to)));
         }
     }
 
-    fn path(&self) -> Option<Path> {
+    fn found(&self) -> Option<Path> {
         let mut at = self.goal();
         let start = u32::from(self.problem.start.0);
         let mut path = Path::new();

@@ -101,6 +101,13 @@ impl Mover {
     fn slot(&self, station: Station) -> Slot {
         self.slots.get(station as usize).copied().unwrap_or(Slot::Fixed)
     }
+    /// The tensor axis that it splits, as a number of [`Problem::splits`].
+    fn split(&self, station: Station) -> Option<usize> {
+        match self.slots.get(station as usize) {
+            Some(Slot::Local { split, .. }) => Some(*split),
+            _ => None,
+        }
+    }
     fn place(&self, station: Station) -> Place {
         self.places.get(station as usize).copied().unwrap_or(Place::Replicated)
     }
@@ -166,6 +173,12 @@ pub(super) struct Problem<'a> {
     pub(super) splits: SmallVec<[Split; 4]>,
     /// Mesh axes that stay, by what they split.
     pinned: Splits,
+    /// Those mesh axes.
+    staying: AxisSet,
+    /// The bits of a code that are a mesh axis's.
+    bits: [u16; MAX_MESH_AXES],
+    /// The code after all have gone somewhere, by [`Toward`].
+    gone: [u16; 4],
     /// Custom placements that stay, by mesh axis.
     customs: SmallVec<[(usize, Foreign); 1]>,
     any_custom: bool,
@@ -203,6 +216,9 @@ impl<'a> Problem<'a> {
             movers: SmallVec::new(),
             splits: SmallVec::new(),
             pinned: Splits::default(),
+            staying: AxisSet::EMPTY,
+            bits: [0; MAX_MESH_AXES],
+            gone: [0; 4],
             customs: SmallVec::new(),
             any_custom: false,
             source_op: source.places().iter().find_map(|place| place.reduce_op()),
@@ -239,6 +255,7 @@ impl<'a> Problem<'a> {
             if stays && !makes_way(a) {
                 if let Slot::Local { split, custom } = a {
                     add(&mut problem.pinned, split, AxisSet::of(axis));
+                    problem.staying = problem.staying.or(AxisSet::of(axis));
                     problem.customs.extend(custom.map(|custom| (axis, custom)));
                 }
                 continue;
@@ -259,6 +276,7 @@ impl<'a> Problem<'a> {
             });
         }
         problem.plan_detours();
+        problem.plan_codes();
         problem.join(&named);
         let ends = [problem.view(problem.start), problem.view(problem.goal)];
         problem.limit = ends.iter().map(|end| problem.held(end)).fold(0.0, f64::max);
@@ -297,6 +315,18 @@ impl<'a> Problem<'a> {
         let slot = self.slot(mesh_axis, place);
         if let Some(Mover { slots: [.., aside], places: [.., label], .. }) = self.movers.get_mut(index) {
             (*aside, *label) = (slot, place);
+        }
+    }
+
+    fn plan_codes(&mut self) {
+        for (index, mover) in self.movers.iter().enumerate() {
+            if let Some(bits) = self.bits.get_mut(mover.axis) {
+                *bits = 3 << (2 * index);
+            }
+            let towards = [Toward::Whole, Toward::Target, Toward::Detour, Toward::Ranges];
+            for (gone, toward) in self.gone.iter_mut().zip(towards) {
+                *gone |= (mover.after(toward) as u16) << (2 * index);
+            }
         }
     }
 
@@ -346,14 +376,39 @@ impl<'a> Problem<'a> {
 
     /// Decodes a state.
     pub(super) fn view(&self, code: Code) -> View {
-        let mut splits = self.pinned;
+        let (mut splits, mut sharded) = (self.pinned, self.staying);
         for (index, mover) in self.movers.iter().enumerate() {
-            if let Slot::Local { split, .. } = mover.slot(code.station(index)) {
-                add(&mut splits, split, AxisSet::of(mover.axis));
+            if let Some(split) = mover.split(code.station(index)) {
+                let axis = AxisSet::of(mover.axis);
+                add(&mut splits, split, axis);
+                sharded = sharded.or(axis);
             }
         }
-        let sharded = splits.iter().fold(AxisSet::EMPTY, |all, set| all.or(*set));
         View { code, splits, sharded }
+    }
+
+    /// The mesh axes that split anything in some state.
+    pub(super) fn splitting(&self) -> AxisSet {
+        let stations = [Station::Source, Station::Target, Station::Detour];
+        let moving = self.movers.iter().filter(|mover| stations.iter().any(|at| mover.split(*at).is_some()));
+        moving.fold(self.staying, |all, mover| all.or(AxisSet::of(mover.axis)))
+    }
+
+    /// The mesh axes whose parts are still to be combined.
+    pub(super) fn parts(&self, code: Code) -> AxisSet {
+        self.at(|index, mover| {
+            code.station(index) == Station::Source && matches!(mover.slot(Station::Source), Slot::Partial(_))
+        })
+    }
+
+    /// The mesh axes that come to be Partial.
+    pub(super) fn kept(&self) -> AxisSet {
+        self.at(|_, mover| matches!(mover.slot(Station::Target), Slot::Partial(_)))
+    }
+
+    fn at(&self, which: impl Fn(usize, &Mover) -> bool) -> AxisSet {
+        let movers = self.movers.iter().enumerate().filter(|(index, mover)| which(*index, mover));
+        movers.fold(AxisSet::EMPTY, |all, (_, mover)| all.or(AxisSet::of(mover.axis)))
     }
 
     /// What can change from here.
@@ -413,33 +468,15 @@ impl<'a> Problem<'a> {
     }
 
     /// The code of [`Problem::moved`].
-    pub(super) fn code_after(&self, mut code: Code, axes: AxisSet, toward: Toward) -> Code {
-        for (index, mover) in self.movers.iter().enumerate().filter(|(_, mover)| axes.contains(mover.axis)) {
-            code = code.with(index, mover.after(toward));
-        }
-        code
+    pub(super) fn code_after(&self, code: Code, axes: AxisSet, toward: Toward) -> Code {
+        let bits = axes.iter().fold(0, |all, axis| all | self.bits.get(axis).copied().unwrap_or(0));
+        let gone = self.gone.get(toward as usize).copied().unwrap_or(0);
+        Code(code.0 & !bits | gone & bits)
     }
 
     /// The state in which `axes` have gone somewhere.
     pub(super) fn moved(&self, view: &View, axes: AxisSet, toward: Toward) -> View {
-        let mut next = *view;
-        for (index, mover) in self.movers.iter().enumerate() {
-            if !axes.contains(mover.axis) {
-                continue;
-            }
-            let to = mover.after(toward);
-            if let Slot::Local { split, .. } = mover.slot(view.code.station(index))
-                && let Some(set) = next.splits.get_mut(split)
-            {
-                *set = set.minus(AxisSet::of(mover.axis));
-            }
-            if let Slot::Local { split, .. } = mover.slot(to) {
-                add(&mut next.splits, split, AxisSet::of(mover.axis));
-            }
-            next.code = next.code.with(index, to);
-        }
-        next.sharded = next.splits.iter().fold(AxisSet::EMPTY, |all, set| all.or(*set));
-        next
+        self.view(self.code_after(view.code, axes, toward))
     }
 
     pub(super) fn is_wide(&self) -> bool {
@@ -474,12 +511,6 @@ impl<'a> Problem<'a> {
     /// Whether any placement, before or after, is one of the open trait.
     pub(super) fn any_custom(&self) -> bool {
         self.any_custom
-    }
-
-    /// What devices hold in states that are above [`Problem::limit`].
-    pub(super) fn bounds(&self) -> impl Iterator<Item = f64> {
-        let states = 0..1_u32 << (2 * self.movers.len());
-        states.map(|code| self.held(&self.view(Code(code as u16)))).filter(|held| *held > self.limit)
     }
 
     /// The custom placement that splits a tensor axis.
