@@ -33,7 +33,7 @@ impl From<Measured> for Outcome {
     }
 }
 
-const BENCHES: [Bench; 43] = [
+const BENCHES: [Bench; 45] = [
     ("dispatch/add/2", dispatch::add),
     ("dispatch/matmul_relu/2", dispatch::matmul_relu),
     ("elementwise/20/4KiB", dispatch::elementwise),
@@ -42,6 +42,8 @@ const BENCHES: [Bench; 43] = [
     ("plan/matmul/cached", planning::cached),
     ("plan/matmul/cached/1M-devices", planning::cached_on_a_million_devices),
     ("redistribute/plan/4-axes", planning::redistribution),
+    ("search/worst/even", planning::worst_search),
+    ("search/worst/uneven", planning::worst_search),
     ("redistribute/S0-R/4KiB", moving::redistribute),
     ("redistribute/S0-R/1MiB", moving::redistribute),
     ("redistribute/S0-R/64MiB", moving::redistribute),

@@ -10,6 +10,7 @@ use sharding_core::{
     BackendKind, DType, DeviceMapping, DeviceMesh, Operand, Place, Result, Tensor, TensorLayout,
     clear_plan_cache, plan_call,
 };
+use std::time::{Duration, Instant};
 
 fn matmul() -> Result<&'static OpDef> {
     Registry::get()?.op("matmul")
@@ -60,4 +61,33 @@ pub(super) fn redistribution(name: &str) -> Result<Outcome> {
     let source = layout([Place::Sharded(0), Place::Sharded(1), Place::PARTIAL, Place::Replicated])?;
     let target = layout([Place::Sharded(1), Place::Replicated, Place::Sharded(0), Place::Sharded(2)])?;
     measure(name, || Program::search(&source, &target, &VolumeCost)).map(Outcome::from)
+}
+
+/// Of all changes of {R, P, S0, S1} on four mesh axes the one whose search takes longest, by the best of three. `worst/even`
+/// is on extents that every cut divides, `worst/uneven` on extents that none does.
+pub(super) fn worst_search(name: &str) -> Result<Outcome> {
+    let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 2, 2, 2], ["pp", "dp", "tp", "cp"])?;
+    let extents = if name.ends_with("uneven") { [33, 35] } else { [64, 48] };
+    let options = [Place::Replicated, Place::PARTIAL, Place::Sharded(0), Place::Sharded(1)];
+    let place = |i: usize, axis: u32| options.get(i >> (2 * axis) & 3).copied().unwrap_or(Place::Replicated);
+    let layouts = (0..256).map(|i| {
+        let places = [0, 1, 2, 3].map(|axis| place(i, axis));
+        TensorLayout::new(DType::F32, extents, DeviceMapping::new(&mesh, places)?)
+    });
+    let layouts = layouts.collect::<Result<Vec<_>>>()?;
+    let pairs = layouts.iter().flat_map(|from| layouts.iter().map(move |to| (from, to)));
+    let timed = pairs.map(|(source, target)| {
+        let mut least = Duration::MAX;
+        for _ in 0..3 {
+            let started = Instant::now();
+            std::hint::black_box(Program::search(source, target, &VolumeCost)?);
+            least = least.min(started.elapsed());
+        }
+        Ok((least, source, target))
+    });
+    let timed = timed.collect::<Result<Vec<_>>>()?;
+    let Some((_, source, target)) = timed.iter().max_by_key(|(least, ..)| *least) else {
+        return Ok(Outcome::Skipped("there is no pair".to_owned()));
+    };
+    measure(name, || Program::search(source, target, &VolumeCost)).map(Outcome::from)
 }
