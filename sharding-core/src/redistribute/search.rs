@@ -89,13 +89,15 @@ fn least(
 
 /// The one step that does it all, where no other path can be cheaper: all axes change by one kind of collective, and
 /// the groups along just these axes can do it. For one mesh axis that is so under any model in which a collective costs
-/// no more than two; for several it is proven for the volume model only (there one group never costs more than groups
-/// one after the other).
+/// no more than two; for several it is proven for the volume model and even cuts only (there one group never costs more than
+/// groups one after the other; of uneven cuts an exchange may move less, since it counts whole indices).
 fn at_once(problem: &Problem<'_>, cost: &dyn CostModel) -> Option<Hop> {
     let view = problem.view(problem.start);
     let choices = problem.choices(&view);
     let all = choices.open;
-    if all.len() > 1 && cost.key() != VolumeCost.key() {
+    let ways = problem.source.mesh().num_devices();
+    let is_even = || problem.source.shape().iter().all(|extent| extent % ways == 0);
+    if all.len() > 1 && (cost.key() != VolumeCost.key() || !is_even()) {
         return None;
     }
     let next = problem.moved(&view, all, Toward::Target);

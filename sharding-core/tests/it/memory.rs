@@ -143,11 +143,14 @@ fn check_bound(sizes: &[usize], shape: &[usize], options: &[Place]) -> (usize, u
     let mut oracle = None;
     for (from, to) in layouts.iter().flat_map(|from| layouts.iter().map(move |to| (from, to))) {
         searched += 1;
-        for cost in [&seconds as &dyn CostModel, &Bounded] {
+        let bounded = [&seconds as &dyn CostModel, &Bounded].map(|cost| {
             let program = Program::search(from, to, cost).unwrap();
             assert_eq!(excess(&program), 1.0, "{from} to {to}: {:?}", program.steps);
-        }
+            program.cost
+        });
         let program = Program::search(from, to, &VolumeCost).unwrap();
+        // The same prices by another name: no shortcut, and no bound on the rest of a way.
+        assert!(program.cost <= bounded[1] * (1.0 + 1e-9), "{from} to {to}: {} {program:?}", bounded[1]);
         let (excess, yardstick) = (excess(&program), reference::price(from, to));
         assert!(program.cost <= yardstick * (1.0 + 1e-9), "{from} to {to}: {yardstick}, {program:?}");
         if excess > 1.0 {
