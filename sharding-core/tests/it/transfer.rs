@@ -169,6 +169,12 @@ pub(crate) fn meshes() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(1_usize..5, 1..6).prop_filter("few devices", small)
 }
 
+/// These placements, with no parts of a sum.
+fn whole(mut places: Vec<Place>) -> Vec<Place> {
+    places.iter_mut().filter(|place| place.is_partial()).for_each(|place| *place = Place::Replicated);
+    places
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
@@ -203,10 +209,6 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let grid = mesh_of(if apart { APART } else { HOST }, &mesh, &NAMES[..mesh.len()], &slots);
-        let whole = |mut places: Vec<Place>| {
-            places.iter_mut().filter(|place| place.is_partial()).for_each(|place| *place = Place::Replicated);
-            places
-        };
         let mut before = whole(places(&from, &shape, &mesh, ReduceOp::Sum));
         before[axis % mesh.len()] = Place::PARTIAL;
         let source = value::floats(&lay(DType::F32, &shape, &grid, before), seed);
@@ -233,10 +235,6 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let grid = mesh_of(if apart { APART } else { HOST }, &mesh, &NAMES[..mesh.len()], &slots);
-        let whole = |mut places: Vec<Place>| {
-            places.iter_mut().filter(|place| place.is_partial()).for_each(|place| *place = Place::Replicated);
-            places
-        };
         let mut before = whole(places(&from, &shape, &mesh, ReduceOp::Sum));
         before[..2].fill(Place::PARTIAL);
         let source = value::floats(&lay(DType::F32, &shape, &grid, before), seed);
