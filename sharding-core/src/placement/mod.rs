@@ -41,6 +41,11 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
+    /// Whether the order in which elements of `dtype` are combined matters to the bits of the result.
+    pub(crate) fn rounds(self, dtype: DType) -> bool {
+        dtype.is_float() && matches!(self, ReduceOp::Sum | ReduceOp::Prod)
+    }
+
     /// The value that changes nothing, in `dtype`.
     pub fn identity(self, dtype: DType) -> Scalar {
         let number = |value: i32| {

@@ -13,6 +13,8 @@
 //!   an index and those of exchanges whole ones, so that under the volume model every program within that bound may cost more
 //!   than combining, gathering and slicing one after the other. Then mesh axes may also go by splits of other tensor axes,
 //!   and where that is too dear as well, the program is taken that holds least of those that are not.
+//! * Sums and products of floats follow the tree of all parts combined at once, whatever steps combine them, so that a value has
+//!   the same bits on every way; `state` says when a step keeps it.
 //! * Where parts are combined, a mesh axis that changes may go by a split of another tensor axis. One that stays Replicated
 //!   is left alone: its replicas could share the work of a reduction, for fewer bytes in more steps.
 

@@ -60,7 +60,8 @@ pub(super) fn cheapest(
     }
 }
 
-/// The cheapest path over further states if it costs no more than `most`, else of those that do not the one that holds least.
+/// The cheapest path over further states if it costs no more than `most`, else one on which sums follow another tree, else of
+/// those that cost no more the one that holds least.
 fn least(
     source: &TensorLayout,
     target: &TensorLayout,
@@ -68,8 +69,14 @@ fn least(
     most: f64,
 ) -> Result<Option<Path>> {
     let choices = source.shape().len().clamp(1, DETOURS);
-    let problems: SmallVec<[Problem<'_>; DETOURS]> =
-        (0..choices).map(|nth| Problem::wide(source, target, nth)).collect();
+    let wide = || (0..choices).map(|nth| Problem::wide(source, target, nth));
+    let problems: SmallVec<[Problem<'_>; DETOURS]> = wide().collect();
+    for problem in problems.iter().filter(|problem| problem.is_ordered()) {
+        if let Some(path) = Search::new(problem, cost, problem.limit, most).path()? {
+            return Ok(Some(path));
+        }
+    }
+    let problems: SmallVec<[Problem<'_>; DETOURS]> = wide().map(Problem::in_any_order).collect();
     let mut searches: SmallVec<[Search<'_>; DETOURS]> =
         problems.iter().map(|problem| Search::new(problem, cost, problem.limit, most)).collect();
     loop {
@@ -293,16 +300,16 @@ impl<'a> Search<'a> {
         }
         self.exchanges(at, &view, &choices);
         let inside = |next: &View, axes| problem.within(&view, next, AxisSet::EMPTY).then_some(axes);
+        let keeps_tree = |axes: &AxisSet| problem.keeps_tree(code, *axes);
+        let summed = |next: &View, axes| inside(next, axes).filter(keeps_tree);
         let (to, whole, aside) = (Toward::Target, Toward::Whole, Toward::Detour);
         if let Some(kind) = problem.reducing(StepKind::ReduceScatter) {
-            self.steps(at, &view, choices.reduce_scatter, to, kind, inside);
+            self.steps(at, &view, choices.reduce_scatter, to, kind, summed);
         }
         self.steps(at, &view, choices.slice_aside, aside, StepKind::LocalSlice, inside);
-        if let Some(kind) = problem.reducing(StepKind::ReduceScatter) {
-            self.steps(at, &view, choices.scatter_aside, aside, kind, inside);
-        }
+        self.scatters(at, &view, &choices);
         if let Some(kind) = problem.reducing(StepKind::AllReduce) {
-            self.steps(at, &view, choices.all_reduce, whole, kind, |_, axes| Some(axes));
+            self.steps(at, &view, choices.all_reduce, whole, kind, |_, axes| Some(axes).filter(keeps_tree));
         }
         self.steps(at, &view, choices.local_slice, to, StepKind::LocalSlice, inside);
         self.steps(at, &view, choices.all_gather, whole, StepKind::AllGather, |next, axes| {
@@ -359,6 +366,28 @@ impl<'a> Search<'a> {
                 let next = problem.moved(&next, axes, Toward::Target);
                 let group = problem.widened(view, &next, aside.or(axes));
                 self.relax(at, view, &next, kind, group, 0.0);
+            }
+        }
+    }
+
+    /// Reduce-scatter to detours, alone and together with some to targets.
+    fn scatters(&mut self, at: u32, view: &View, choices: &Choices) {
+        let problem = self.problem;
+        let Some(kind) = problem.reducing(StepKind::ReduceScatter) else { return };
+        for aside in choices.scatter_aside.subsets() {
+            let others = choices.reduce_scatter.minus(aside);
+            for axes in others.subsets().chain([AxisSet::EMPTY]) {
+                let (group, code) = (aside.or(axes), problem.code_after(view.code, aside, Toward::Detour));
+                if !problem.keeps_tree(view.code, group)
+                    || self.cannot_improve(at, problem.code_after(code, axes, Toward::Target))
+                {
+                    continue;
+                }
+                let next = problem.moved(view, aside, Toward::Detour);
+                let next = problem.moved(&next, axes, Toward::Target);
+                if problem.within(view, &next, AxisSet::EMPTY) {
+                    self.relax(at, view, &next, kind, group, 0.0);
+                }
             }
         }
     }

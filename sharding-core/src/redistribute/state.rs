@@ -192,6 +192,8 @@ pub(super) struct Problem<'a> {
     pub(super) limit: f64,
     /// See [`Problem::wide`].
     wide: Option<usize>,
+    /// Whether parts have to be combined in the tree of all at once, see [`Problem::keeps_tree`].
+    ordered: bool,
 }
 
 impl<'a> Problem<'a> {
@@ -228,7 +230,9 @@ impl<'a> Problem<'a> {
             components: SmallVec::new(),
             limit: 0.0,
             wide,
+            ordered: false,
         };
+        problem.ordered = problem.source_op.is_some_and(|op| op.rounds(source.dtype()));
         // The mesh axes of each tensor axis, before or after; and the tensor axes that change.
         let mut named = Splits::default();
         let mut changing = [false; MAX_SPLIT];
@@ -298,16 +302,28 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The detour of a mover, one of the tensor axes that it does not split anyway: the last that so many ways cut evenly, or
-    /// what [`Problem::wide`] says.
+    /// The detour of a mover, one of the tensor axes that it does not split anyway: what [`Problem::wide`] says, or the one
+    /// that is most likely of use. Best is one that so many ways cut evenly, then one of which it would be the last to split
+    /// it, so that it can come and go by itself.
     fn plan_detour(&mut self, index: usize, ways: usize) {
         let Some(mover) = self.movers.get(index) else { return };
         let (mesh_axis, names) =
             (mover.axis, [Station::Source, Station::Target].map(|at| mover.place(at).tensor_axis()));
-        let axes = self.source.shape().iter().enumerate().rev();
+        let axes = self.source.shape().iter().copied().enumerate().rev();
         let mut free = axes.filter(|(t, _)| !names.contains(&Some(*t)));
         let picked = match self.wide {
-            None => free.find(|(_, extent)| extent.is_multiple_of(ways)),
+            None => {
+                let splits = |place: &Place, t: usize| place.tensor_axis() == Some(t);
+                let is_last = |t: usize| {
+                    let mut ends = [self.source, self.target].into_iter();
+                    !ends.any(|end| end.places().iter().skip(mesh_axis + 1).any(|place| splits(place, t)))
+                };
+                let merit = |(t, extent): &(usize, usize)| {
+                    let even = extent.is_multiple_of(ways);
+                    (is_last(*t), even, if even { *t } else { *extent })
+                };
+                free.filter(|(_, extent)| self.ordered || extent.is_multiple_of(ways)).max_by_key(merit)
+            }
             Some(nth) => free.clone().nth(nth).or_else(|| free.next()),
         };
         let Some((t, _)) = picked else { return };
@@ -477,6 +493,29 @@ impl<'a> Problem<'a> {
     /// The state in which `axes` have gone somewhere.
     pub(super) fn moved(&self, view: &View, axes: AxisSet, toward: Toward) -> View {
         self.view(self.code_after(view.code, axes, toward))
+    }
+
+    /// The same problem, where sums may follow any tree.
+    pub(super) fn in_any_order(mut self) -> Self {
+        self.ordered = false;
+        self
+    }
+
+    /// Whether sums have to follow one tree.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// Whether a step that combines the parts along `axes` leaves the sum in the tree that combining all at once follows. That
+    /// tree halves the positions of the group, the first half the larger: where the positions along the first mesh axes are a
+    /// power of two, the trees along the others are its lower levels, and they may go first.
+    pub(super) fn keeps_tree(&self, code: Code, axes: AxisSet) -> bool {
+        if !self.ordered {
+            return true;
+        }
+        let parts = self.parts(code);
+        let rest = parts.minus(axes);
+        rest.is_prefix_of(parts) && self.sizes.ways(rest).is_power_of_two()
     }
 
     pub(super) fn is_wide(&self) -> bool {

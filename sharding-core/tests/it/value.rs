@@ -157,3 +157,12 @@ pub(crate) fn floats(layout: &TensorLayout, seed: u64) -> Tensor {
     }
     Tensor::from_shards(layout.clone(), (0..mesh.num_devices()).collect(), shards).unwrap()
 }
+
+/// The bytes of the shard at a position.
+pub(crate) fn bytes(tensor: &Tensor, position: usize) -> Vec<u8> {
+    let at = tensor.positions().iter().position(|own| *own == position).unwrap();
+    let shard = &tensor.shards()[at];
+    let mut bytes = vec![0; shard.bytes()];
+    backend_of(tensor.layout().mesh().device(0).unwrap().kind).unwrap().read(shard, &mut bytes).unwrap();
+    bytes
+}
