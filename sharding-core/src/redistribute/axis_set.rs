@@ -1,4 +1,4 @@
-//! Sets of mesh axes, and the balanced cuts that they make.
+//! Sets of mesh axes, which of them split which tensor axis, and the balanced cuts that they make.
 
 use crate::{DeviceMesh, MAX_MESH_AXES};
 
@@ -62,22 +62,67 @@ impl AxisSet {
     }
 }
 
+/// Two placements per mesh axis can name at most so many tensor axes.
+pub(super) const MAX_SPLIT: usize = 2 * MAX_MESH_AXES;
+
+/// Which mesh axes split each of so many tensor axes: a byte each, so that two are joined in one instruction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Splits(u128);
+
+impl Splits {
+    pub(super) const fn get(self, split: usize) -> AxisSet {
+        AxisSet(if split < MAX_SPLIT { (self.0 >> (8 * split)) as u8 } else { 0 })
+    }
+    /// These axes and no others split that tensor axis.
+    pub(super) fn only(split: usize, axes: AxisSet) -> Self {
+        debug_assert!(split < MAX_SPLIT, "no room for {split}");
+        Self(if split < MAX_SPLIT { u128::from(axes.0) << (8 * split) } else { 0 })
+    }
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+    pub(super) const fn minus(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+    /// The mesh axes that split anything.
+    pub(super) const fn all(self) -> AxisSet {
+        let half = (self.0 | self.0 >> 64) as u64;
+        let half = half | half >> 32;
+        let half = half | half >> 16;
+        AxisSet((half | half >> 8) as u8)
+    }
+}
+
 /// The size of each mesh axis; 1 beyond the last.
 #[derive(Clone, Copy)]
-pub(super) struct Sizes([usize; MAX_MESH_AXES]);
+pub(super) struct Sizes {
+    sizes: [usize; MAX_MESH_AXES],
+    /// The products over each set of the first four axes, and of the last four.
+    products: [[usize; 16]; 2],
+}
 
 impl Sizes {
     pub(super) fn of(mesh: &DeviceMesh) -> Self {
         let mut sizes = [1; MAX_MESH_AXES];
         sizes.iter_mut().zip(mesh.shape()).for_each(|(slot, size)| *slot = *size);
-        Self(sizes)
+        let mut products = [[1; 16]; 2];
+        for (products, sizes) in products.iter_mut().zip(sizes.chunks(4)) {
+            for (set, product) in products.iter_mut().enumerate() {
+                let axes = sizes.iter().enumerate().filter(|(axis, _)| set >> axis & 1 == 1);
+                *product = axes.map(|(_, size)| size).product();
+            }
+        }
+        Self { sizes, products }
     }
     pub(super) fn get(&self, axis: usize) -> usize {
-        self.0.get(axis).copied().unwrap_or(1)
+        self.sizes.get(axis).copied().unwrap_or(1)
     }
     /// The number of devices along several axes together; it divides the number of devices of the mesh.
     pub(super) fn ways(&self, set: AxisSet) -> usize {
-        set.iter().map(|axis| self.get(axis)).product()
+        let [low, high] = &self.products;
+        let part =
+            |products: &[usize; 16], set: u8| products.get(usize::from(set & 15)).copied().unwrap_or(1);
+        part(low, set.0) * part(high, set.0 >> 4)
     }
 }
 
@@ -109,6 +154,17 @@ mod tests {
         assert_eq!(set(&[1, 4, 7]).iter().collect::<Vec<_>>(), [1, 4, 7]);
         assert_eq!(set(&[1, 4]).subsets().collect::<Vec<_>>(), [set(&[1, 4]), set(&[4]), set(&[1])]);
         assert_eq!(set(&[1, 4]).without_last(), set(&[1]));
+    }
+
+    #[test]
+    fn splits_are_kept_by_tensor_axis() {
+        let (a, b) = (AxisSet::of(0), AxisSet::of(7));
+        let splits = Splits::only(0, a).or(Splits::only(MAX_SPLIT - 1, b)).or(Splits::only(3, a.or(b)));
+        assert_eq!([0, 1, 3, MAX_SPLIT - 1].map(|split| splits.get(split)), [a, AxisSet::EMPTY, a.or(b), b]);
+        assert_eq!(splits.all(), a.or(b));
+        let rest = splits.minus(Splits::only(3, a));
+        assert_eq!((rest.get(0), rest.get(3)), (a, b));
+        assert_eq!(rest.minus(Splits::only(0, a)).all(), b);
     }
 
     #[test]

@@ -1,18 +1,22 @@
 //! What the way from a state to the target costs at least under the volume model, known before it is searched.
 //!
-//! In bytes of one device, on the average over all: what it holds more at the end than now it has to receive, and a step
+//! In bytes of one device, on the average over all: what it holds at the end and not now it has to receive, and a step
 //! by which devices receive costs no less than that. A step that combines parts costs as much as what a device holds
 //! shrinks by it (all_reduce twice as much, for it gathers again), and nothing can be cut finer before it than by all mesh
 //! axes that ever split anything. Averages know no rounding: they are what the model counts by for collectives, and no
 //! more than what it counts for exchanges. No step costs less than it lowers this, so a search may go by the sum.
 
 use super::axis_set::AxisSet;
-use super::state::{Problem, View};
+use super::state::{Problem, Split, View};
 
 /// What the bound is worked out from.
 pub(super) struct Floor<'a> {
     problem: &'a Problem<'a>,
     bytes: f64,
+    /// The state at the end.
+    goal: View,
+    /// Bytes of an element of the tensor axes that any placement names.
+    unit: f64,
     /// The mesh axes that are Partial at the end: keep_one_copy makes the whole of a piece and receives nothing, so here
     /// they count as if they split throughout.
     kept: AxisSet,
@@ -29,29 +33,69 @@ impl<'a> Floor<'a> {
             return None;
         }
         let kept = problem.kept();
-        let end = bytes / problem.sizes.ways(problem.view(problem.goal).sharded.or(kept)) as f64;
-        Some(Self { problem, bytes, kept, splitting: problem.splitting().or(kept), end })
+        let goal = problem.view(problem.goal);
+        let end = bytes / problem.sizes.ways(goal.sharded.or(kept)) as f64;
+        let whole: f64 = problem.splits.iter().map(|split| split.extent as f64).product();
+        let unit = if whole > 0.0 { bytes / whole } else { 0.0 };
+        Some(Self { problem, bytes, goal, unit, kept, splitting: problem.splitting().or(kept), end })
     }
 
     fn piece(&self, axes: AxisSet) -> f64 {
         self.bytes / self.problem.sizes.ways(axes) as f64
     }
 
-    /// What an exchange of ranges costs at least: along the mesh axes that no longer split, devices held different pieces
-    /// of what all of them hold afterwards.
-    pub(super) fn exchange(&self, old: &View, new: &View) -> f64 {
-        let joined = self.problem.sizes.ways(old.sharded.minus(new.sharded)) as f64;
-        self.piece(new.sharded) * (1.0 - 1.0 / joined)
+    /// The bytes that a device holds in both states, on the average over all; at most. Of one tensor axis the cuts by `A` and by
+    /// `B` have together as many pieces as the mesh axes of both have devices, and each index is in one of them for every
+    /// coordinate on the axes that they share; of the others no device has more than the smaller piece.
+    fn common(&self, old: &View, new: &View) -> f64 {
+        let sizes = &self.problem.sizes;
+        let (mut largest, mut share) = (self.unit, 1.0_f64);
+        for (split, Split { extent, .. }) in self.problem.splits.iter().enumerate() {
+            let (from, to) = (old.splits.get(split), new.splits.get(split));
+            let most = extent.div_ceil(sizes.ways(from).max(sizes.ways(to))) as f64;
+            largest *= most;
+            share = share.min(*extent as f64 / (sizes.ways(from.or(to)) as f64 * most));
+        }
+        largest * share
     }
 
-    /// What an all_to_all costs at least: the one over two devices, which keep half of what they hold.
-    pub(super) fn all_to_all(&self, view: &View) -> f64 {
-        self.piece(view.sharded) / 2.0
+    /// What an exchange of ranges costs at least: what devices hold afterwards and did not hold before.
+    pub(super) fn exchange(&self, old: &View, new: &View) -> f64 {
+        // Along the mesh axes that no longer split, devices held different pieces of what all of them hold afterwards.
+        let joined = self.problem.sizes.ways(old.sharded.minus(new.sharded)) as f64;
+        let piece = self.piece(new.sharded);
+        (piece - self.common(old, new)).max(piece * (1.0 - 1.0 / joined))
+    }
+
+    /// What an all_to_all costs at least by which these mesh axes change: a device keeps its part of what it holds.
+    pub(super) fn all_to_all(&self, view: &View, axes: AxisSet) -> f64 {
+        self.piece(view.sharded) * (1.0 - 1.0 / self.problem.sizes.ways(axes) as f64)
+    }
+
+    /// What any all_to_all costs and what is still to be paid after it, at least: it leaves devices as much as they held.
+    pub(super) fn with_all_to_all(&self, view: &View) -> f64 {
+        self.piece(view.sharded) / 2.0 + self.rest(view, self.grown(view))
     }
 
     /// What is still to be paid at least.
     pub(super) fn from(&self, view: &View) -> f64 {
-        let received = (self.end - self.piece(view.sharded.or(self.kept))).max(0.0);
+        self.rest(view, self.grown(view).max(self.missing(view)))
+    }
+
+    /// What a device holds more at the end.
+    fn grown(&self, view: &View) -> f64 {
+        (self.end - self.piece(view.sharded.or(self.kept))).max(0.0)
+    }
+
+    /// What is held at the end and not now. Along the mesh axes that are Partial at the end it does not matter by whom.
+    fn missing(&self, view: &View) -> f64 {
+        let sizes = &self.problem.sizes;
+        let held_by_any = self.common(view, &self.goal) * sizes.ways(self.kept.and(view.sharded)) as f64;
+        (self.end - held_by_any / sizes.ways(self.kept) as f64).max(0.0)
+    }
+
+    /// What is still to be paid at least where so much has to be received.
+    fn rest(&self, view: &View, received: f64) -> f64 {
         let parts = self.problem.parts(view.code).minus(self.kept);
         if parts.is_empty() {
             return received;

@@ -172,7 +172,7 @@ struct Side {
 
 impl Side {
     fn of(problem: &Problem<'_>, view: &View, split: usize) -> Self {
-        let axes = view.splits.get(split).copied().unwrap_or_default();
+        let axes = view.splits.get(split);
         let (ways, extent) =
             (problem.sizes.ways(axes), problem.splits.get(split).map_or(0, |split| split.extent));
         Self {
@@ -183,11 +183,6 @@ impl Side {
             larger: extent % ways,
             custom: problem.custom(view, split),
         }
-    }
-
-    fn part(&self, sizes: &Sizes, coords: &Coords) -> usize {
-        let digit = |axis: usize| coords.get(axis).copied().unwrap_or(0);
-        self.axes.iter().fold(0, |part, axis| part * sizes.get(axis) + digit(axis))
     }
 
     /// A part of a balanced split, as [`crate::split::balanced`] cuts it but without a division.
@@ -211,19 +206,6 @@ impl Side {
     }
 }
 
-type Coords = [usize; MAX_MESH_AXES];
-
-/// How many indices of one tensor axis a device has afterwards, and how many of them it had.
-fn gets_and_has(from: &Side, to: &Side, sizes: &Sizes, coords: &Coords) -> (usize, usize) {
-    let (old, new) = (from.part(sizes, coords), to.part(sizes, coords));
-    if from.custom.is_some() || to.custom.is_some() {
-        let (old, new) = (from.ranges(old), to.ranges(new));
-        return (total(&new), common(&old, &new));
-    }
-    let (old, new) = (from.range(old), to.range(new));
-    (new.len(), old.end.min(new.end).saturating_sub(old.start.max(new.start)))
-}
-
 /// The most elements of the changed tensor axes that a device gets and does not have; `None` if not below `enough`.
 ///
 /// Only coordinates on mesh axes that split one of them matter, and of those only a few. In the balanced split all
@@ -245,20 +227,20 @@ fn received_by_coordinates(
         .collect();
     let both = || sides.iter().flat_map(|(from, to)| [from, to]);
     let relevant = both().fold(AxisSet::EMPTY, |all, side| all.or(side.axes));
-    let mut corners: SmallVec<[(usize, SmallVec<[usize; 8]>); 4]> = SmallVec::new();
+    let mut corners = Corners::default();
     let mut combinations = 1_usize;
     for axis in relevant.iter() {
         let size = sizes.get(axis);
-        let mut at: SmallVec<[usize; 8]> = SmallVec::new();
+        let first = corners.at.len();
         let any_order = both().any(|side| side.custom.is_some() && side.axes.contains(axis));
         if size <= 2 || any_order {
             // All of them; the product is checked below before anything is counted.
             if size > MAX_COORDINATES {
                 return Some(largest(problem, new, changed));
             }
-            at.extend(0..size);
+            corners.at.extend(0..size);
         } else {
-            at.extend([0, size - 1]);
+            let mut at: SmallVec<[usize; 16]> = smallvec![0, size - 1];
             // A split without a remainder has no bend.
             for side in both().filter(|side| side.axes.contains(axis) && side.larger != 0) {
                 let turn = side.turn(sizes, axis);
@@ -266,34 +248,79 @@ fn received_by_coordinates(
             }
             at.sort_unstable();
             at.dedup();
+            corners.at.extend_from_slice(&at);
         }
-        combinations = combinations.saturating_mul(at.len());
-        corners.push((axis, at));
+        combinations = combinations.saturating_mul(corners.at.len() - first);
+        corners.axes.push((axis, size, first..corners.at.len()));
     }
     if combinations > MAX_COORDINATES {
         return Some(largest(problem, new, changed));
     }
-    let mut coords = Coords::default();
-    let mut most = 0;
-    for mut number in 0..combinations {
-        for (axis, at) in &corners {
-            if let Some(coord) = coords.get_mut(*axis) {
-                *coord = at.get(number % at.len()).copied().unwrap_or(0);
+    let mut most = Most { sides: &sides, corners: &corners, enough, so_far: 0 };
+    let parts = SmallVec::from_elem((0, 0), sides.len());
+    most.from(0, &parts).then_some(most.so_far as f64)
+}
+
+/// Coordinates that are looked at.
+#[derive(Default)]
+struct Corners {
+    /// Mesh axes, their sizes, and which of `at` are theirs.
+    axes: SmallVec<[(usize, usize, Range<usize>); 4]>,
+    at: SmallVec<[usize; 24]>,
+}
+
+/// The number of the old and of the new part of a device, by tensor axis; as far as mesh axes have been gone through.
+type Parts = SmallVec<[(usize, usize); 2]>;
+
+/// The most elements that a device gets and does not have.
+struct Most<'a> {
+    sides: &'a [(Side, Side)],
+    corners: &'a Corners,
+    enough: f64,
+    so_far: usize,
+}
+
+impl Most<'_> {
+    /// Goes through the coordinates on the mesh axes from number `level` on; false, and sooner, if there is enough.
+    fn from(&mut self, level: usize, parts: &Parts) -> bool {
+        let Some((axis, size, span)) = self.corners.axes.get(level) else { return self.count(parts) };
+        let coords = self.corners.at.get(span.clone()).unwrap_or_default();
+        coords.iter().all(|coord| {
+            let mut next = parts.clone();
+            for ((old, new), (from, to)) in next.iter_mut().zip(self.sides) {
+                // The last mesh axis of a split counts its parts one by one.
+                let add = |part: &mut usize, side: &Side| {
+                    if side.axes.contains(*axis) {
+                        *part = *part * size + coord;
+                    }
+                };
+                add(old, from);
+                add(new, to);
             }
-            number /= at.len();
-        }
+            self.from(level + 1, &next)
+        })
+    }
+
+    fn count(&mut self, parts: &Parts) -> bool {
         let (mut gets, mut has) = (1, 1);
-        for (from, to) in &sides {
-            let (all, kept) = gets_and_has(from, to, sizes, &coords);
+        for ((from, to), (old, new)) in self.sides.iter().zip(parts) {
+            let (all, kept) = gets_and_has(from, to, *old, *new);
             gets *= all;
             has *= kept;
         }
-        most = most.max(gets - has);
-        if most as f64 >= enough {
-            return None;
-        }
+        self.so_far = self.so_far.max(gets - has);
+        (self.so_far as f64) < self.enough
     }
-    Some(most as f64)
+}
+
+/// How many indices of one tensor axis a device has afterwards, and how many of them it had.
+fn gets_and_has(from: &Side, to: &Side, old: usize, new: usize) -> (usize, usize) {
+    if from.custom.is_some() || to.custom.is_some() {
+        let (old, new) = (from.ranges(old), to.ranges(new));
+        return (total(&new), common(&old, &new));
+    }
+    let (old, new) = (from.range(old), to.range(new));
+    (new.len(), old.end.min(new.end).saturating_sub(old.start.max(new.start)))
 }
 
 /// At most this is received.

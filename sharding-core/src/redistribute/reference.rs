@@ -1,7 +1,7 @@
 //! What a program that never exchanges ranges costs: combine, gather, slice, keep one copy, one after the other. It is what
 //! another system runs, and the yardstick of prices: no program may be dearer under the volume model.
 
-use super::axis_set::{AxisSet, nests};
+use super::axis_set::{AxisSet, Splits, nests};
 use super::price::Pricing;
 use super::state::{Problem, View};
 use crate::backend::StepKind;
@@ -20,7 +20,7 @@ pub(super) fn price(problem: &Problem<'_>, pricing: &Pricing<'_>) -> Option<f64>
     let mut walk = Walk { problem, pricing, at: start, parts, price: 0.0 };
     walk.reduce(op, parts.minus(goal.sharded).minus(kept));
     for split in 0..problem.splits.len() {
-        let (from, to) = (set(&start, split), set(&goal, split));
+        let (from, to) = (start.splits.get(split), goal.splits.get(split));
         let rest = to.minus(shared(problem, split, from, to));
         if from == shared(problem, split, from, to) && rest.is_within(walk.parts) {
             walk.step(StepKind::ReduceScatter(op), rest);
@@ -30,13 +30,13 @@ pub(super) fn price(problem: &Problem<'_>, pricing: &Pricing<'_>) -> Option<f64>
     }
     walk.reduce(op, walk.parts.minus(kept));
     for split in 0..problem.splits.len() {
-        let from = set(&start, split);
-        let gathered = from.minus(shared(problem, split, from, set(&goal, split)));
+        let from = start.splits.get(split);
+        let gathered = from.minus(shared(problem, split, from, goal.splits.get(split)));
         walk.step(StepKind::AllGather, gathered);
         walk.join(split, gathered);
     }
     for split in 0..problem.splits.len() {
-        let missing = set(&goal, split).minus(set(&walk.at, split));
+        let missing = goal.splits.get(split).minus(walk.at.splits.get(split));
         walk.step(StepKind::LocalSlice, missing);
         walk.split(split, missing);
     }
@@ -65,21 +65,13 @@ impl Walk<'_> {
         self.parts = self.parts.minus(axes);
     }
     fn split(&mut self, split: usize, axes: AxisSet) {
-        if let Some(set) = self.at.splits.get_mut(split) {
-            *set = set.or(axes);
-        }
+        self.at.splits = self.at.splits.or(Splits::only(split, axes));
         self.at.sharded = self.at.sharded.or(axes);
     }
     fn join(&mut self, split: usize, axes: AxisSet) {
-        if let Some(set) = self.at.splits.get_mut(split) {
-            *set = set.minus(axes);
-        }
+        self.at.splits = self.at.splits.minus(Splits::only(split, axes));
         self.at.sharded = self.at.sharded.minus(axes);
     }
-}
-
-fn set(view: &View, split: usize) -> AxisSet {
-    view.splits.get(split).copied().unwrap_or_default()
 }
 
 /// The mesh axes of more than one device that are Partial.

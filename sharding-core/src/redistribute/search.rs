@@ -68,15 +68,19 @@ fn least(
     cost: &dyn CostModel,
     most: f64,
 ) -> Result<Option<Path>> {
-    let choices = source.shape().len().clamp(1, DETOURS);
-    let wide = || (0..choices).map(|nth| Problem::wide(source, target, nth));
-    let problems: SmallVec<[Problem<'_>; DETOURS]> = wide().collect();
+    let mut problems: SmallVec<[Problem<'_>; DETOURS]> = SmallVec::new();
+    for nth in 0..source.shape().len().clamp(1, DETOURS) {
+        let problem = Problem::wide(source, target, nth);
+        if !problems.iter().any(|known| known.has_detours_of(&problem)) {
+            problems.push(problem);
+        }
+    }
     for problem in problems.iter().filter(|problem| problem.is_ordered()) {
         if let Some(path) = Search::new(problem, cost, problem.limit, most).path()? {
             return Ok(Some(path));
         }
     }
-    let problems: SmallVec<[Problem<'_>; DETOURS]> = wide().map(Problem::in_any_order).collect();
+    problems.iter_mut().for_each(Problem::forget_order);
     let mut searches: SmallVec<[Search<'_>; DETOURS]> =
         problems.iter().map(|problem| Search::new(problem, cost, problem.limit, most)).collect();
     loop {
@@ -169,6 +173,17 @@ struct Node {
     floor: Option<f64>,
 }
 
+/// A step after which devices would hold more than they may.
+struct Stopped {
+    /// What they would hold.
+    held: f64,
+    at: u32,
+    to: u32,
+    kind: StepKind,
+    /// Its mesh axes; of a permutation those that change.
+    axes: AxisSet,
+}
+
 struct Search<'a> {
     problem: &'a Problem<'a>,
     pricing: Pricing<'a>,
@@ -181,8 +196,8 @@ struct Search<'a> {
     other_mesh: bool,
     nodes: Vec<Node>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
-    /// What devices would have held after steps that the limit forbade, and the states before those.
-    stopped: Vec<(f64, u32)>,
+    /// Steps that the limit forbade.
+    stopped: Vec<Stopped>,
     /// What is wrong with a price of the model.
     wrong: Option<Error>,
     /// Added per step, so that of equal prices the shorter path wins whatever the rounding.
@@ -240,27 +255,32 @@ impl<'a> Search<'a> {
 
     /// The least limit within which there are states that could be of use and are not within this one.
     fn next_limit(&self) -> Option<f64> {
-        self.stopped.iter().map(|(held, _)| *held).min_by(f64::total_cmp)
+        self.stopped.iter().map(|step| step.held).min_by(f64::total_cmp)
     }
 
-    /// Lets devices hold more; the search goes on where that makes a difference.
+    /// Lets devices hold more; the search goes on with the steps that were forbidden.
     fn raise(&mut self, limit: f64) {
         self.limit = limit;
-        for (held, at) in std::mem::take(&mut self.stopped) {
-            if held > limit {
-                self.stopped.push((held, at));
-                continue;
-            }
-            let least = self.key(at) + self.floor(at);
-            if let Some(node) = self.nodes.get_mut(at as usize) {
-                node.done = false;
-                self.heap.push(Reverse((least.to_bits(), at)));
+        let (forbidden, allowed) =
+            std::mem::take(&mut self.stopped).into_iter().partition(|step| step.held > limit);
+        self.stopped = forbidden;
+        let allowed: Vec<Stopped> = allowed;
+        for Stopped { at, to, kind, axes, .. } in allowed {
+            let [view, next] = [at, to].map(|state| self.problem.view(self.code(state)));
+            match kind {
+                StepKind::Permute => self.exchange(at, to, &view, &next, axes),
+                _ => self.relax_to(at, to, &view, kind, axes, 0.0),
             }
         }
     }
 
     fn goal(&self) -> u32 {
         u32::from(self.problem.goal.0) + if self.other_mesh { self.layer } else { 0 }
+    }
+
+    /// The state of a number, on either mesh.
+    fn code(&self, at: u32) -> Code {
+        Code((at % self.layer) as u16)
     }
 
     fn mesh(&self, arrived: bool) -> &'a DeviceMesh {
@@ -287,16 +307,15 @@ impl<'a> Search<'a> {
     }
 
     fn expand(&mut self, at: u32) -> Result<()> {
-        let arrived = at >= self.layer;
-        let code = Code((at % self.layer) as u16);
+        let (arrived, code) = (at >= self.layer, self.code(at));
         let problem = self.problem;
         let view = problem.view(code);
         let choices = problem.choices(&view);
         for axes in problem.permutes(&choices) {
-            self.permute(at, &view, &choices, axes, Toward::Ranges);
+            self.permute(at, &view, axes, Toward::Ranges);
         }
         for axis in choices.exchange_aside.or(choices.slice_aside).iter().filter(|_| problem.is_wide()) {
-            self.permute(at, &view, &choices, AxisSet::of(axis), Toward::Detour);
+            self.permute(at, &view, AxisSet::of(axis), Toward::Detour);
         }
         self.exchanges(at, &view, &choices);
         let inside = |next: &View, axes| problem.within(&view, next, AxisSet::EMPTY).then_some(axes);
@@ -339,33 +358,34 @@ impl<'a> Search<'a> {
             }
             let next = self.problem.moved(view, axes, toward);
             if let Some(group) = group(&next, axes) {
-                self.relax(at, view, &next, kind, group, 0.0);
+                self.relax(at, view, &next, kind, group);
             }
         }
     }
 
     /// All-to-all to targets, to detours, and to both at once.
     fn exchanges(&mut self, at: u32, view: &View, choices: &Choices) {
-        let (problem, kind) = (self.problem, StepKind::AllToAll);
-        let least = self.floor.as_ref().map_or(0.0, |floor| floor.all_to_all(view));
-        // They leave the rest of the way as it is.
-        if least + self.floor(at) >= self.spare(at, self.goal()) {
+        let problem = self.problem;
+        let least = self.floor.as_ref().map_or(0.0, |floor| floor.with_all_to_all(view));
+        if least >= self.key(self.goal()) - self.key(at) - self.step_key {
             return;
         }
-        self.steps(at, view, choices.all_to_all, Toward::Target, kind, |next, axes| {
-            Some(problem.widened(view, next, axes))
-        });
-        for aside in choices.exchange_aside.subsets() {
+        for aside in choices.exchange_aside.subsets().chain([AxisSet::EMPTY]) {
             let others = choices.all_to_all.minus(aside);
             for axes in others.subsets().chain([AxisSet::EMPTY]) {
-                let code = problem.code_after(view.code, aside, Toward::Detour);
-                if self.cannot_improve(at, problem.code_after(code, axes, Toward::Target)) {
+                let changed = aside.or(axes);
+                if changed.is_empty() {
                     continue;
                 }
-                let next = problem.moved(view, aside, Toward::Detour);
-                let next = problem.moved(&next, axes, Toward::Target);
-                let group = problem.widened(view, &next, aside.or(axes));
-                self.relax(at, view, &next, kind, group, 0.0);
+                let code = problem.code_after(view.code, aside, Toward::Detour);
+                let to = self.beside(at, problem.code_after(code, axes, Toward::Target));
+                let least = self.floor.as_ref().map_or(0.0, |floor| floor.all_to_all(view, changed));
+                if least >= self.spare(at, to) {
+                    continue;
+                }
+                let next = problem.view(self.code(to));
+                let group = problem.widened(view, &next, changed);
+                self.relax(at, view, &next, StepKind::AllToAll, group);
             }
         }
     }
@@ -386,38 +406,41 @@ impl<'a> Search<'a> {
                 let next = problem.moved(view, aside, Toward::Detour);
                 let next = problem.moved(&next, axes, Toward::Target);
                 if problem.within(view, &next, AxisSet::EMPTY) {
-                    self.relax(at, view, &next, kind, group, 0.0);
+                    self.relax(at, view, &next, kind, group);
                 }
             }
         }
     }
 
-    /// An exchange of ranges that brings `axes` to their targets or detours, unless a collective does just that.
-    fn permute(&mut self, at: u32, view: &View, choices: &Choices, axes: AxisSet, toward: Toward) {
+    /// An exchange of ranges that brings `axes` to their targets or detours.
+    fn permute(&mut self, at: u32, view: &View, axes: AxisSet, toward: Toward) {
+        let to = self.beside(at, self.problem.code_after(view.code, axes, toward));
+        // The volume model's price is what is received.
+        let enough = self.spare(at, to);
+        if enough <= 0.0 {
+            return;
+        }
+        let next = self.problem.view(self.code(to));
+        if self.floor.as_ref().is_none_or(|floor| floor.exchange(view, &next) < enough)
+            && self.allowed(at, to, &next, StepKind::Permute, axes)
+        {
+            self.exchange(at, to, view, &next, axes);
+        }
+    }
+
+    /// The same, to a state that is allowed; unless it is worth less than it costs, or a collective does just that.
+    fn exchange(&mut self, at: u32, to: u32, view: &View, next: &View, axes: AxisSet) {
         let problem = self.problem;
-        if self.cannot_improve(at, problem.code_after(view.code, axes, toward)) {
-            return;
-        }
-        let next = problem.moved(view, axes, toward);
-        let to = self.beside(at, next.code);
-        if !self.allowed(at, to, &next) {
-            return;
-        }
+        let enough = if self.floor.is_some() { self.spare(at, to) } else { f64::INFINITY };
+        let Some(received) = self.pricing.received_below(problem, view, next, enough) else { return };
+        let choices = problem.choices(view);
         let joined = next.sharded.and(axes).is_empty() && axes.is_within(choices.all_gather);
         let by_collective = ((joined || axes.is_within(choices.all_to_all))
-            && problem.within(view, &next, axes))
+            && problem.within(view, next, axes))
             || axes.is_within(choices.local_slice.or(choices.slice_aside))
-                && problem.within(view, &next, AxisSet::EMPTY);
-        if by_collective {
-            return;
-        }
-        // The volume model's price is what is received.
-        let enough = if self.floor.is_some() { self.spare(at, to) } else { f64::INFINITY };
-        if self.floor.as_ref().is_some_and(|floor| floor.exchange(view, &next) >= enough) {
-            return;
-        }
-        if let Some(received) = self.pricing.received_below(problem, view, &next, enough) {
-            let group = problem.widened(view, &next, axes);
+                && problem.within(view, next, AxisSet::EMPTY);
+        if !by_collective {
+            let group = problem.widened(view, next, axes);
             self.relax_to(at, to, view, StepKind::Permute, group, received);
         }
     }
@@ -465,15 +488,15 @@ impl<'a> Search<'a> {
     }
 
     /// Whether the state that a step leads to is one that a mapping can have and that holds no more than it may.
-    fn allowed(&mut self, at: u32, to: u32, view: &View) -> bool {
+    fn allowed(&mut self, at: u32, to: u32, view: &View, kind: StepKind, axes: AxisSet) -> bool {
         let problem = self.problem;
         let Some(node) = self.nodes.get_mut(to as usize) else { return false };
         let held = *node
             .held
             .get_or_insert_with(|| if problem.is_mapping(view) { problem.held(view) } else { f64::INFINITY });
         let allowed = held <= self.limit && held.is_finite();
-        if !allowed && held.is_finite() && self.stopped.last() != Some(&(held, at)) {
-            self.stopped.push((held, at));
+        if !allowed && held.is_finite() {
+            self.stopped.push(Stopped { held, at, to, kind, axes });
         }
         allowed
     }
@@ -483,10 +506,10 @@ impl<'a> Search<'a> {
         at / self.layer * self.layer + u32::from(next.0)
     }
 
-    fn relax(&mut self, at: u32, view: &View, next: &View, kind: StepKind, group: AxisSet, received: f64) {
+    fn relax(&mut self, at: u32, view: &View, next: &View, kind: StepKind, group: AxisSet) {
         let to = self.beside(at, next.code);
-        if self.allowed(at, to, next) {
-            self.relax_to(at, to, view, kind, group, received);
+        if self.allowed(at, to, next, kind, group) {
+            self.relax_to(at, to, view, kind, group, 0.0);
         }
     }
 
@@ -524,7 +547,7 @@ impl<'a> Search<'a> {
                 kind: node.kind,
                 group: node.group,
                 cost: node.cost,
-                places: self.problem.places(Code((at % self.layer) as u16)),
+                places: self.problem.places(self.code(at)),
                 arrived: at >= self.layer,
             });
             at = node.from;

@@ -6,17 +6,11 @@
 //! set of indices per tensor axis, and legality is decided tensor axis by tensor axis. And several mesh axes split a
 //! tensor axis in mesh order, so which ones do is a set, and "the first of them" is a prefix of it.
 
-use super::axis_set::{AxisSet, Sizes, nests};
+use super::axis_set::{AxisSet, MAX_SPLIT, Sizes, Splits, nests};
 use crate::backend::StepKind;
 use crate::placement::{Interned, sharded};
 use crate::{MAX_MESH_AXES, Place, Places, ReduceOp, TensorLayout};
 use smallvec::SmallVec;
-
-/// Two placements per mesh axis can name at most so many tensor axes.
-const MAX_SPLIT: usize = 2 * MAX_MESH_AXES;
-
-/// Which mesh axes split each tensor axis that any placement names.
-pub(super) type Splits = [AxisSet; MAX_SPLIT];
 
 /// A placement of the open trait on the mesh axis that has it.
 #[derive(Clone, Copy)]
@@ -92,6 +86,8 @@ impl Code {
 pub(super) struct Mover {
     pub(super) axis: usize,
     slots: [Slot; 4],
+    /// What it splits at each station.
+    splits: [Splits; 4],
     places: [Place; 4],
     /// Source and target are equal: it moves only to make way for others.
     stays: bool,
@@ -100,13 +96,6 @@ pub(super) struct Mover {
 impl Mover {
     fn slot(&self, station: Station) -> Slot {
         self.slots.get(station as usize).copied().unwrap_or(Slot::Fixed)
-    }
-    /// The tensor axis that it splits, as a number of [`Problem::splits`].
-    fn split(&self, station: Station) -> Option<usize> {
-        match self.slots.get(station as usize) {
-            Some(Slot::Local { split, .. }) => Some(*split),
-            _ => None,
-        }
     }
     fn place(&self, station: Station) -> Place {
         self.places.get(station as usize).copied().unwrap_or(Place::Replicated)
@@ -140,6 +129,7 @@ pub(super) struct Split {
 #[derive(Clone, Copy)]
 pub(super) struct View {
     pub(super) code: Code,
+    /// Which mesh axes split each tensor axis that any placement names.
     pub(super) splits: Splits,
     /// The mesh axes that split anything.
     pub(super) sharded: AxisSet,
@@ -173,8 +163,6 @@ pub(super) struct Problem<'a> {
     pub(super) splits: SmallVec<[Split; 4]>,
     /// Mesh axes that stay, by what they split.
     pinned: Splits,
-    /// Those mesh axes.
-    staying: AxisSet,
     /// The bits of a code that are a mesh axis's.
     bits: [u16; MAX_MESH_AXES],
     /// The code after all have gone somewhere, by [`Toward`].
@@ -218,7 +206,6 @@ impl<'a> Problem<'a> {
             movers: SmallVec::new(),
             splits: SmallVec::new(),
             pinned: Splits::default(),
-            staying: AxisSet::EMPTY,
             bits: [0; MAX_MESH_AXES],
             gone: [0; 4],
             customs: SmallVec::new(),
@@ -232,7 +219,6 @@ impl<'a> Problem<'a> {
             wide,
             ordered: false,
         };
-        problem.ordered = problem.source_op.is_some_and(|op| op.rounds(source.dtype()));
         // The mesh axes of each tensor axis, before or after; and the tensor axes that change.
         let mut named = Splits::default();
         let mut changing = [false; MAX_SPLIT];
@@ -240,7 +226,7 @@ impl<'a> Problem<'a> {
         for (axis, (from, to)) in pairs() {
             for place in [from, to] {
                 if let Slot::Local { split, .. } = problem.slot(axis, place) {
-                    add(&mut named, split, AxisSet::of(axis));
+                    named = named.or(Splits::only(split, AxisSet::of(axis)));
                     if from != to
                         && let Some(slot) = changing.get_mut(split)
                     {
@@ -258,8 +244,7 @@ impl<'a> Problem<'a> {
             };
             if stays && !makes_way(a) {
                 if let Slot::Local { split, custom } = a {
-                    add(&mut problem.pinned, split, AxisSet::of(axis));
-                    problem.staying = problem.staying.or(AxisSet::of(axis));
+                    problem.pinned = problem.pinned.or(Splits::only(split, AxisSet::of(axis)));
                     problem.customs.extend(custom.map(|custom| (axis, custom)));
                 }
                 continue;
@@ -275,23 +260,26 @@ impl<'a> Problem<'a> {
             problem.movers.push(Mover {
                 axis,
                 slots: [a, Slot::Whole, b, Slot::Fixed],
+                splits: [Splits::default(); 4],
                 places: [from, Place::Replicated, to, Place::Unknown],
                 stays,
             });
         }
         problem.plan_detours();
         problem.plan_codes();
-        problem.join(&named);
+        problem.join(named);
         let ends = [problem.view(problem.start), problem.view(problem.goal)];
         problem.limit = ends.iter().map(|end| problem.held(end)).fold(0.0, f64::max);
         problem
     }
 
-    /// Gives mesh axes a detour if parts are combined, over a tensor axis that all of them together cut evenly.
+    /// Gives mesh axes a detour if parts are combined.
     fn plan_detours(&mut self) {
         let combines =
-            |mover: &Mover| matches!(mover.slot(Station::Source), Slot::Partial(_)) && !mover.stays;
-        if !self.is_wide() && !self.movers.iter().any(combines) {
+            |mover: &&Mover| matches!(mover.slot(Station::Source), Slot::Partial(_)) && !mover.stays;
+        let combined = self.movers.iter().filter(combines).count();
+        self.ordered = combined > 1 && self.source_op.is_some_and(|op| op.rounds(self.source.dtype()));
+        if !self.is_wide() && combined == 0 {
             return;
         }
         let ways: usize = self.source.mesh().shape().iter().product();
@@ -327,6 +315,10 @@ impl<'a> Problem<'a> {
             Some(nth) => free.clone().nth(nth).or_else(|| free.next()),
         };
         let Some((t, _)) = picked else { return };
+        let is_new = !self.splits.iter().any(|split| split.axis == t);
+        if is_new && self.splits.len() == MAX_SPLIT {
+            return;
+        }
         let place = sharded(t);
         let slot = self.slot(mesh_axis, place);
         if let Some(Mover { slots: [.., aside], places: [.., label], .. }) = self.movers.get_mut(index) {
@@ -335,7 +327,12 @@ impl<'a> Problem<'a> {
     }
 
     fn plan_codes(&mut self) {
-        for (index, mover) in self.movers.iter().enumerate() {
+        for (index, mover) in self.movers.iter_mut().enumerate() {
+            for (splits, slot) in mover.splits.iter_mut().zip(mover.slots) {
+                if let Slot::Local { split, .. } = slot {
+                    *splits = Splits::only(split, AxisSet::of(mover.axis));
+                }
+            }
             if let Some(bits) = self.bits.get_mut(mover.axis) {
                 *bits = 3 << (2 * index);
             }
@@ -346,13 +343,13 @@ impl<'a> Problem<'a> {
         }
     }
 
-    fn join(&mut self, named: &Splits) {
+    fn join(&mut self, named: Splits) {
         for mover in &self.movers {
             let mut joined = AxisSet::of(mover.axis);
-            joined = named
-                .iter()
+            joined = (0..self.splits.len())
+                .map(|split| named.get(split))
                 .filter(|set| set.contains(mover.axis))
-                .fold(joined, |joined, set| joined.or(*set));
+                .fold(joined, AxisSet::or);
             self.components.retain(|known| {
                 let apart = known.and(joined).is_empty();
                 if !apart {
@@ -392,22 +389,17 @@ impl<'a> Problem<'a> {
 
     /// Decodes a state.
     pub(super) fn view(&self, code: Code) -> View {
-        let (mut splits, mut sharded) = (self.pinned, self.staying);
-        for (index, mover) in self.movers.iter().enumerate() {
-            if let Some(split) = mover.split(code.station(index)) {
-                let axis = AxisSet::of(mover.axis);
-                add(&mut splits, split, axis);
-                sharded = sharded.or(axis);
-            }
-        }
-        View { code, splits, sharded }
+        let at = |(index, mover): (usize, &Mover)| {
+            mover.splits.get(code.station(index) as usize).copied().unwrap_or_default()
+        };
+        let splits = self.movers.iter().enumerate().map(at).fold(self.pinned, Splits::or);
+        View { code, splits, sharded: splits.all() }
     }
 
     /// The mesh axes that split anything in some state.
     pub(super) fn splitting(&self) -> AxisSet {
-        let stations = [Station::Source, Station::Target, Station::Detour];
-        let moving = self.movers.iter().filter(|mover| stations.iter().any(|at| mover.split(*at).is_some()));
-        moving.fold(self.staying, |all, mover| all.or(AxisSet::of(mover.axis)))
+        let everywhere = self.movers.iter().flat_map(|mover| mover.splits);
+        everywhere.fold(self.pinned, Splits::or).all()
     }
 
     /// The mesh axes whose parts are still to be combined.
@@ -495,10 +487,9 @@ impl<'a> Problem<'a> {
         self.view(self.code_after(view.code, axes, toward))
     }
 
-    /// The same problem, where sums may follow any tree.
-    pub(super) fn in_any_order(mut self) -> Self {
+    /// Lets sums follow any tree.
+    pub(super) fn forget_order(&mut self) {
         self.ordered = false;
-        self
     }
 
     /// Whether sums have to follow one tree.
@@ -516,6 +507,14 @@ impl<'a> Problem<'a> {
         let parts = self.parts(code);
         let rest = parts.minus(axes);
         rest.is_prefix_of(parts) && self.sizes.ways(rest).is_power_of_two()
+    }
+
+    /// Whether its states are those of another problem of the same source and target.
+    pub(super) fn has_detours_of(&self, other: &Self) -> bool {
+        self.movers
+            .iter()
+            .zip(&other.movers)
+            .all(|(a, b)| a.place(Station::Detour) == b.place(Station::Detour))
     }
 
     pub(super) fn is_wide(&self) -> bool {
@@ -543,8 +542,8 @@ impl<'a> Problem<'a> {
                 return false;
             }
         }
-        let shared = |(split, set): (usize, &AxisSet)| set.len() > 1 && self.is_custom(view, split);
-        !self.any_custom || !view.splits.iter().enumerate().any(shared)
+        let shared = |split: usize| view.splits.get(split).len() > 1 && self.is_custom(view, split);
+        !self.any_custom || !(0..self.splits.len()).any(shared)
     }
 
     /// Whether any placement, before or after, is one of the open trait.
@@ -557,7 +556,7 @@ impl<'a> Problem<'a> {
         if !self.any_custom {
             return None;
         }
-        let set = view.splits.get(split).copied().unwrap_or_default();
+        let set = view.splits.get(split);
         let moving = self.movers.iter().enumerate().find_map(|(index, mover)| {
             match mover.slot(view.code.station(index)) {
                 Slot::Local { custom, .. } if set.contains(mover.axis) => custom,
@@ -575,7 +574,7 @@ impl<'a> Problem<'a> {
     /// The most elements of one tensor axis that a device holds.
     pub(super) fn held_of(&self, view: &View, split: usize) -> usize {
         let Some(extent) = self.splits.get(split).map(|split| split.extent) else { return 1 };
-        let set = view.splits.get(split).copied().unwrap_or_default();
+        let set = view.splits.get(split);
         match self.custom(view, split) {
             None => extent.div_ceil(self.sizes.ways(set)),
             Some(custom) => custom.most,
@@ -598,10 +597,7 @@ impl<'a> Problem<'a> {
     }
 
     fn within_one(&self, old: &View, new: &View, split: usize, group: AxisSet) -> bool {
-        let (from, to) = (
-            old.splits.get(split).copied().unwrap_or_default(),
-            new.splits.get(split).copied().unwrap_or_default(),
-        );
+        let (from, to) = (old.splits.get(split), new.splits.get(split));
         let fixed = from.minus(group);
         // A custom placement that changes on its own axis is always in the group; so equal sets are equal ranges.
         if fixed.is_empty() || from == to {
@@ -624,7 +620,7 @@ impl<'a> Problem<'a> {
     pub(super) fn widened(&self, old: &View, new: &View, mut group: AxisSet) -> AxisSet {
         for split in 0..self.splits.len() {
             while !self.within_one(old, new, split, group) {
-                let fixed = old.splits.get(split).copied().unwrap_or_default().minus(group);
+                let fixed = old.splits.get(split).minus(group);
                 group = group.or(fixed.minus(fixed.without_last()));
             }
         }
@@ -654,9 +650,3 @@ impl<'a> Problem<'a> {
 
 /// Custom placements are asked for the sizes of at most so many parts.
 const MAX_PARTS: usize = 1 << 10;
-
-fn add(splits: &mut Splits, split: usize, axes: AxisSet) {
-    if let Some(set) = splits.get_mut(split) {
-        *set = set.or(axes);
-    }
-}
