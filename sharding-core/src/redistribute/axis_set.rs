@@ -33,6 +33,10 @@ impl AxisSet {
     pub(super) const fn contains(self, axis: usize) -> bool {
         !self.and(Self::of(axis)).is_empty()
     }
+    /// Those beyond an axis.
+    pub(super) const fn after(self, axis: usize) -> Self {
+        Self(if axis + 1 < MAX_MESH_AXES { self.0 & (u8::MAX << (axis + 1)) } else { 0 })
+    }
     /// Without its last axis.
     pub(super) const fn without_last(self) -> Self {
         if self.0 == 0 { self } else { Self(self.0 & !(1 << (7 - self.0.leading_zeros()))) }
@@ -154,6 +158,10 @@ mod tests {
         assert_eq!(set(&[1, 4, 7]).iter().collect::<Vec<_>>(), [1, 4, 7]);
         assert_eq!(set(&[1, 4]).subsets().collect::<Vec<_>>(), [set(&[1, 4]), set(&[4]), set(&[1])]);
         assert_eq!(set(&[1, 4]).without_last(), set(&[1]));
+        assert_eq!(
+            [0, 1, 6, 7].map(|axis| set(&[1, 4, 7]).after(axis)),
+            [set(&[1, 4, 7]), set(&[4, 7]), set(&[7]), set(&[])]
+        );
     }
 
     #[test]

@@ -52,9 +52,10 @@ impl<'a> Floor<'a> {
         let (mut largest, mut share) = (self.unit, 1.0_f64);
         for (split, Split { extent, .. }) in self.problem.splits.iter().enumerate() {
             let (from, to) = (old.splits.get(split), new.splits.get(split));
-            let most = extent.div_ceil(sizes.ways(from).max(sizes.ways(to))) as f64;
+            let extent = *extent as f64;
+            let most = (extent / sizes.ways(from).max(sizes.ways(to)) as f64).ceil();
             largest *= most;
-            share = share.min(*extent as f64 / (sizes.ways(from.or(to)) as f64 * most));
+            share = share.min(extent / (sizes.ways(from.or(to)) as f64 * most));
         }
         largest * share
     }

@@ -200,9 +200,7 @@ impl Side {
 
     /// The coordinate on a mesh axis of the first part that is smaller than the first: there the sizes change.
     fn turn(&self, sizes: &Sizes, mesh_axis: usize) -> usize {
-        let below: usize =
-            self.axes.iter().filter(|axis| *axis > mesh_axis).map(|axis| sizes.get(axis)).product();
-        self.larger / below % sizes.get(mesh_axis)
+        self.larger / sizes.ways(self.axes.after(mesh_axis)) % sizes.get(mesh_axis)
     }
 }
 
@@ -251,59 +249,65 @@ fn received_by_coordinates(
             corners.at.extend_from_slice(&at);
         }
         combinations = combinations.saturating_mul(corners.at.len() - first);
-        corners.axes.push((axis, size, first..corners.at.len()));
+        corners.axes.push((axis, first..corners.at.len()));
     }
     if combinations > MAX_COORDINATES {
         return Some(largest(problem, new, changed));
     }
-    let mut most = Most { sides: &sides, corners: &corners, enough, so_far: 0 };
     let parts = SmallVec::from_elem((0, 0), sides.len());
-    most.from(0, &parts).then_some(most.so_far as f64)
+    let mut most = Most { sizes, sides: &sides, corners: &corners, enough, parts, so_far: 0 };
+    most.from(0).then_some(most.so_far as f64)
 }
 
 /// Coordinates that are looked at.
 #[derive(Default)]
 struct Corners {
-    /// Mesh axes, their sizes, and which of `at` are theirs.
-    axes: SmallVec<[(usize, usize, Range<usize>); 4]>,
+    /// Mesh axes, and which of `at` are theirs.
+    axes: SmallVec<[(usize, Range<usize>); 4]>,
     at: SmallVec<[usize; 24]>,
 }
 
-/// The number of the old and of the new part of a device, by tensor axis; as far as mesh axes have been gone through.
-type Parts = SmallVec<[(usize, usize); 2]>;
-
 /// The most elements that a device gets and does not have.
 struct Most<'a> {
+    sizes: &'a Sizes,
     sides: &'a [(Side, Side)],
     corners: &'a Corners,
     enough: f64,
+    /// The number of the old and of the new part of a device, by tensor axis; as far as mesh axes have been gone through.
+    parts: SmallVec<[(usize, usize); 2]>,
     so_far: usize,
 }
 
 impl Most<'_> {
     /// Goes through the coordinates on the mesh axes from number `level` on; false, and sooner, if there is enough.
-    fn from(&mut self, level: usize, parts: &Parts) -> bool {
-        let Some((axis, size, span)) = self.corners.axes.get(level) else { return self.count(parts) };
+    fn from(&mut self, level: usize) -> bool {
+        let Some((axis, span)) = self.corners.axes.get(level) else { return self.count() };
         let coords = self.corners.at.get(span.clone()).unwrap_or_default();
-        coords.iter().all(|coord| {
-            let mut next = parts.clone();
-            for ((old, new), (from, to)) in next.iter_mut().zip(self.sides) {
-                // The last mesh axis of a split counts its parts one by one.
-                let add = |part: &mut usize, side: &Side| {
-                    if side.axes.contains(*axis) {
-                        *part = *part * size + coord;
-                    }
-                };
-                add(old, from);
-                add(new, to);
-            }
-            self.from(level + 1, &next)
-        })
+        let mut last = 0;
+        let all = coords.iter().all(|coord| {
+            self.turn(*axis, coord.wrapping_sub(last));
+            last = *coord;
+            self.from(level + 1)
+        });
+        self.turn(*axis, 0_usize.wrapping_sub(last));
+        all
     }
 
-    fn count(&mut self, parts: &Parts) -> bool {
+    /// Goes so many coordinates on along a mesh axis.
+    fn turn(&mut self, axis: usize, by: usize) {
+        for ((old, new), (from, to)) in self.parts.iter_mut().zip(self.sides) {
+            for (part, side) in [(old, from), (new, to)] {
+                if side.axes.contains(axis) {
+                    let below = self.sizes.ways(side.axes.after(axis));
+                    *part = part.wrapping_add(by.wrapping_mul(below));
+                }
+            }
+        }
+    }
+
+    fn count(&mut self) -> bool {
         let (mut gets, mut has) = (1, 1);
-        for ((from, to), (old, new)) in self.sides.iter().zip(parts) {
+        for ((from, to), (old, new)) in self.sides.iter().zip(&self.parts) {
             let (all, kept) = gets_and_has(from, to, *old, *new);
             gets *= all;
             has *= kept;

@@ -27,7 +27,8 @@ pub(super) struct Hop {
 
 pub(super) type Path = SmallVec<[Hop; 4]>;
 
-/// So many choices of detours are tried where the ways without are too dear.
+/// At most so many choices of detours are tried where the ways without are too dear: one less than there are tensor axes, for most
+/// mesh axes split one of them anyway.
 const DETOURS: usize = 3;
 
 /// The cheapest path on which no device holds more than before or after; `None` if there is none. Among equal prices the
@@ -69,7 +70,7 @@ fn least(
     most: f64,
 ) -> Result<Option<Path>> {
     let mut problems: SmallVec<[Problem<'_>; DETOURS]> = SmallVec::new();
-    for nth in 0..source.shape().len().clamp(1, DETOURS) {
+    for nth in 0..source.shape().len().saturating_sub(1).clamp(1, DETOURS) {
         let problem = Problem::wide(source, target, nth);
         if !problems.iter().any(|known| known.has_detours_of(&problem)) {
             problems.push(problem);
@@ -334,8 +335,11 @@ impl<'a> Search<'a> {
         self.steps(at, &view, choices.all_gather, whole, StepKind::AllGather, |next, axes| {
             problem.within(&view, next, axes).then_some(axes)
         });
+        // A copy that all hold is given up last; a split may make way before.
+        let last = problem.is_wide() || choices.keep_one_copy == choices.open;
+        let kept = if last { choices.keep_one_copy } else { choices.keep_one_copy.and(view.sharded) };
         if let Some(op) = problem.target_op {
-            self.steps(at, &view, choices.keep_one_copy, to, StepKind::KeepOneCopy(op), |next, axes| {
+            self.steps(at, &view, kept, to, StepKind::KeepOneCopy(op), |next, axes| {
                 problem.within(next, &view, AxisSet::EMPTY).then_some(axes)
             });
         }
