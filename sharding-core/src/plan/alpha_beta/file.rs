@@ -1,31 +1,82 @@
 //! A calibrated model as a file.
 
 use super::{AlphaBetaCost, Link, check};
-use crate::{DeviceMesh, Error, ErrorKind, Result};
-use rustc_hash::FxHasher;
+use crate::{Device, DeviceMesh, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::hash::Hasher;
 use std::path::Path;
+use std::{fmt, fs};
 
-const FORMAT: &str = "sharding cost model 1";
+const FORMAT: &str = "sharding cost model 2";
 
 /// The file, as it is written.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
     format: String,
     /// The mesh, for people.
     mesh: String,
-    /// Its digest: devices, shape and names.
-    digest: String,
-    /// A digest of all figures, so that a file that was cut or changed is found out.
+    /// A digest of all else, so that a file that was cut or changed is found out.
     check: String,
     memory_seconds_per_byte: f64,
+    /// The devices of the mesh in its order; see [`Run`].
+    devices: Vec<String>,
     axis: Vec<StoredAxis>,
 }
 
-#[derive(Serialize, Deserialize)]
+/// What every format has.
+#[derive(Deserialize)]
+struct Head {
+    format: String,
+}
+
+/// A device, and those that follow it: so many more slots of it, or ordinals.
+struct Run {
+    first: Device,
+    count: usize,
+    by_slot: bool,
+}
+
+impl Run {
+    /// Whether a device continues it; a run of one device goes either way.
+    fn takes(&mut self, device: Device) -> bool {
+        let Ok(count) = u32::try_from(self.count) else { return false };
+        let after = |by_slot: bool| {
+            let (slots, ordinals) = if by_slot { (count, 0) } else { (0, count) };
+            let (slot, ordinal) =
+                (self.first.slot.checked_add(slots)?, self.first.ordinal.checked_add(ordinals)?);
+            Some(Device { slot, ordinal, ..self.first })
+        };
+        let by_slot = [true, false].into_iter().find(|by_slot| after(*by_slot) == Some(device));
+        let Some(by_slot) = by_slot.filter(|by_slot| self.count == 1 || *by_slot == self.by_slot) else {
+            return false;
+        };
+        (self.count, self.by_slot) = (self.count + 1, by_slot);
+        true
+    }
+}
+
+/// As `0:1/2 8 slots cpu`: process, ordinal and slot of the first, how many of what, and their kind, which may be any text and so
+/// stands last.
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Device { process, kind, ordinal, slot } = self.first;
+        let what = if self.by_slot { "slots" } else { "ordinals" };
+        write!(f, "{process}:{ordinal}/{slot} {} {what} {kind}", self.count)
+    }
+}
+
+/// The devices of a mesh as runs, as many of them in each as there can be: a list is written in one way, and no two are alike.
+fn runs(mesh: &DeviceMesh) -> Vec<String> {
+    let mut runs: Vec<Run> = Vec::new();
+    for device in mesh.devices() {
+        if !runs.last_mut().is_some_and(|last| last.takes(device)) {
+            runs.push(Run { first: device, count: 1, by_slot: true });
+        }
+    }
+    runs.iter().map(ToString::to_string).collect()
+}
+
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredAxis {
     name: String,
@@ -35,22 +86,16 @@ struct StoredAxis {
 }
 
 impl Stored {
-    fn digest_of(&self) -> String {
-        let mut hasher = FxHasher::default();
-        hasher.write(self.digest.as_bytes());
-        hasher.write_u64(self.memory_seconds_per_byte.to_bits());
-        for axis in &self.axis {
-            hasher.write(axis.name.as_bytes());
-            hasher.write_usize(axis.size);
-            hasher.write_u64(axis.latency_seconds.to_bits());
-            hasher.write_u64(axis.seconds_per_byte.to_bits());
-        }
-        hex(hasher.finish())
+    fn to_text(&self) -> Result<String> {
+        toml::to_string(self).map_err(|error| Error::new(ErrorKind::File, format!("no TOML: {error}")))
     }
-}
 
-fn hex(digest: u64) -> String {
-    format!("{digest:016x}")
+    /// The digest of the text without one: FNV-1a of 64 bits, which is the same in every version of this crate.
+    fn digest(&self) -> Result<String> {
+        let text = Self { check: String::new(), ..self.clone() }.to_text()?;
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Ok(format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step)))
+    }
 }
 
 fn damaged(what: impl std::fmt::Display) -> Error {
@@ -90,13 +135,13 @@ impl AlphaBetaCost {
         let mut stored = Stored {
             format: FORMAT.to_owned(),
             mesh: mesh.to_string(),
-            digest: hex(mesh.digest()),
             check: String::new(),
             memory_seconds_per_byte: self.memory,
+            devices: runs(mesh),
             axis: axis.collect(),
         };
-        stored.check = stored.digest_of();
-        toml::to_string(&stored).map_err(|error| Error::new(ErrorKind::File, format!("no TOML: {error}")))
+        stored.check = stored.digest()?;
+        stored.to_text()
     }
 
     /// The model that [`AlphaBetaCost::to_toml`] wrote for this mesh.
@@ -104,25 +149,25 @@ impl AlphaBetaCost {
     /// # Errors
     /// [`ErrorKind::File`] if the text is cut or changed, [`ErrorKind::Mesh`] if it is for another mesh.
     pub fn from_toml(text: &str, mesh: &DeviceMesh) -> Result<Self> {
+        let head: Head = toml::from_str(text).map_err(|error| damaged(error.message()))?;
+        if head.format != FORMAT {
+            return Err(damaged(format!("its format is {:?}, not {FORMAT:?}", head.format)));
+        }
         let stored: Stored = toml::from_str(text).map_err(|error| damaged(error.message()))?;
-        if stored.format != FORMAT {
-            return Err(damaged(format!("its format is {:?}, not {FORMAT:?}", stored.format)));
-        }
-        if stored.check != stored.digest_of() {
-            return Err(damaged("its check is not that of its figures"));
-        }
-        if stored.digest != hex(mesh.digest()) {
-            return Err(Error::new(
-                ErrorKind::Mesh,
-                format!("the cost model was measured on {}, not on these devices of {mesh}", stored.mesh),
-            )
-            .with_fix("measure this mesh: calibrate(&mesh)?.write(&path, &mesh)?"));
+        if stored.check != stored.digest()? {
+            return Err(damaged("its check is not that of its text"));
         }
         let fits = |(axis, own): (usize, &StoredAxis)| {
             own.name == mesh.axis_name(axis) && own.size == mesh.size(axis)
         };
-        if stored.axis.len() != mesh.ndim() || !stored.axis.iter().enumerate().all(fits) {
-            return Err(damaged(format!("its axes are not those of {mesh}")));
+        let same_grid = stored.axis.len() == mesh.ndim() && stored.axis.iter().enumerate().all(fits);
+        if !same_grid || stored.devices != runs(mesh) {
+            let on = if same_grid { "other devices, or the same in another order" } else { &stored.mesh };
+            return Err(Error::new(
+                ErrorKind::Mesh,
+                format!("the cost model was measured on {on}, not on these devices of {mesh}"),
+            )
+            .with_fix("measure this mesh: calibrate(&mesh)?.write(&path, &mesh)?"));
         }
         let memory = stored.memory_seconds_per_byte;
         if !(memory.is_finite() && memory >= 0.0) {
@@ -207,6 +252,23 @@ mod tests {
     }
 
     #[test]
+    fn every_changed_byte_is_found_or_says_nothing() {
+        let (mesh, _, text) = stored();
+        let want = AlphaBetaCost::from_toml(&text, &mesh).unwrap();
+        for at in 0..text.len() {
+            for byte in *b"0179x\"-+e. \n#=[" {
+                let mut changed = text.clone().into_bytes();
+                changed[at] = byte;
+                let Ok(changed) = String::from_utf8(changed) else { continue };
+                match AlphaBetaCost::from_toml(&changed, &mesh) {
+                    Ok(got) => assert_eq!(got, want, "{changed}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::File, "{changed}: {error}"),
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_file_that_lies_is_refused() {
         let (mesh, _, text) = stored();
         let figures = [
@@ -226,14 +288,19 @@ mod tests {
         let mut lying: Stored = toml::from_str(&text).unwrap();
         for bad in [-1.0, f64::NAN, f64::INFINITY] {
             lying.axis[0].latency_seconds = bad;
-            lying.check = lying.digest_of();
+            lying.check = lying.digest().unwrap();
             let error = AlphaBetaCost::from_toml(&toml::to_string(&lying).unwrap(), &mesh).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::File, "{error}");
         }
         lying.axis.pop();
-        lying.check = lying.digest_of();
+        lying.check = lying.digest().unwrap();
         let error = AlphaBetaCost::from_toml(&toml::to_string(&lying).unwrap(), &mesh).unwrap_err();
-        assert!(error.to_string().contains("axes are not those"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Mesh, "{error}");
+        // The words for people are part of what must not change.
+        let error = AlphaBetaCost::from_toml(&text.replace("dp=4", "dp=2"), &mesh).unwrap_err();
+        assert!(error.to_string().contains("its check"), "{error}");
+        let error = AlphaBetaCost::from_toml("format = \"sharding cost model 1\"", &mesh).unwrap_err();
+        assert!(error.to_string().contains("model 2"), "{error}");
     }
 
     #[test]
@@ -242,5 +309,43 @@ mod tests {
         let error = AlphaBetaCost::from_toml(&text, &mesh([8, 4])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Mesh);
         assert!(error.to_string().contains("dp=4, tp=8"), "{error}");
+    }
+
+    /// The devices themselves are compared, in their order: no digest stands for them.
+    #[test]
+    fn the_same_grid_of_other_devices_is_refused() {
+        let on = |kind: &'static str, devices: [(u32, u32, u32); 4]| {
+            let device = |(process, ordinal, slot)| {
+                Device::new(BackendKind::new(kind), ordinal).with_slot(slot).with_process(process)
+            };
+            DeviceMesh::new(&devices.map(device), [2, 2], ["dp", "tp"]).unwrap()
+        };
+        let meshes = [
+            on("cpu", [(0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 0, 3)]),
+            on("cpu", [(0, 0, 1), (0, 0, 2), (0, 0, 3), (0, 0, 4)]),
+            on("cpu", [(0, 0, 3), (0, 0, 2), (0, 0, 1), (0, 0, 0)]),
+            on("cpu", [(0, 0, 0), (0, 0, 2), (0, 0, 1), (0, 0, 3)]),
+            on("cpu", [(0, 0, 0), (0, 1, 0), (0, 2, 0), (0, 3, 0)]),
+            on("cpu", [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1)]),
+            on("cpu", [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)]),
+            on("cpu", [(1, 0, 0), (1, 0, 1), (1, 0, 2), (1, 0, 3)]),
+            on("gpu", [(0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 0, 3)]),
+        ];
+        let cost = AlphaBetaCost::new(fabric::NVLINK_4.link).unwrap();
+        for (i, measured) in meshes.iter().enumerate() {
+            let text = cost.to_toml(measured).unwrap();
+            for (k, mesh) in meshes.iter().enumerate() {
+                match AlphaBetaCost::from_toml(&text, mesh) {
+                    Ok(_) => assert_eq!(i, k),
+                    Err(error) => {
+                        assert!(i != k && error.kind() == ErrorKind::Mesh, "{i} {k}: {error}");
+                        assert!(error.to_string().contains("another order"), "{error}");
+                    }
+                }
+            }
+        }
+        // A range of devices stays one, however many there are.
+        let many = DeviceMesh::simulated(BackendKind::SIM, [1 << 10, 1 << 10], ["dp", "tp"]).unwrap();
+        assert!(cost.to_toml(&many).unwrap().len() < 1000);
     }
 }
