@@ -66,12 +66,30 @@ impl TensorLayout {
 
     /// The most indices of a tensor axis that one device holds.
     fn longest_piece(&self, axis: usize) -> usize {
-        // The first part of a balanced split is the largest. A placement of the open trait has its axis for itself.
-        let custom =
-            self.mapping().split_by(axis).find(|by| matches!(self.mapping().place(*by), Place::Custom(_)));
+        // The first part of a balanced split is the largest.
+        let custom = self.custom_split(axis);
         let parts = custom.map_or(1, |by| self.mesh().size(by));
         let stride = custom.map_or(1, |by| self.mesh().stride(by));
         (0..parts).map(|part| self.piece(axis, part * stride)).max().unwrap_or(0)
+    }
+
+    /// The elements of the smallest shard. Where a placement is Unknown, as if it were Replicated.
+    pub(crate) fn smallest_shard_elements(&self) -> usize {
+        // The last part of a balanced split is the smallest.
+        let last = self.mesh().num_devices() - 1;
+        let shortest = |axis: usize| {
+            let custom = self.custom_split(axis);
+            let by = |by: usize| {
+                (0..self.mesh().size(by)).map(|part| self.piece(axis, part * self.mesh().stride(by))).min()
+            };
+            custom.and_then(by).unwrap_or_else(|| self.piece(axis, last))
+        };
+        (0..self.shape().len()).map(shortest).product()
+    }
+
+    /// The mesh axis along which a placement of the open trait splits a tensor axis: it has the axis for itself.
+    fn custom_split(&self, axis: usize) -> Option<usize> {
+        self.mapping().split_by(axis).find(|by| matches!(self.mapping().place(*by), Place::Custom(_)))
     }
 
     /// The element type.

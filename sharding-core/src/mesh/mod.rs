@@ -288,6 +288,20 @@ impl DeviceMesh {
         Arc::ptr_eq(&self.inner, &other.inner)
             || (self.num_devices() == other.num_devices() && self.inner.devices == other.inner.devices)
     }
+    /// Whether all devices of another mesh are devices of this one.
+    pub(crate) fn has_all_of(&self, other: &Self) -> bool {
+        if self.same_devices(other) {
+            return true;
+        }
+        let at = |position: usize| other.device(position).and_then(|device| self.position_of(device));
+        let is_range = |mesh: &Self| !matches!(mesh.inner.devices, DeviceList::List(_));
+        if is_range(self) && is_range(other) {
+            // One after the other in both: the ends tell.
+            let (first, last) = (at(0), at(other.num_devices().saturating_sub(1)));
+            return matches!((first, last), (Some(a), Some(b)) if b.checked_sub(a) == Some(other.num_devices() - 1));
+        }
+        (0..other.num_devices()).all(|position| at(position).is_some())
+    }
     /// Whether all devices are of that process.
     pub fn is_all_of(&self, process: u32) -> bool {
         !self.is_multi_process() && self.device(0).is_some_and(|device| device.process == process)

@@ -6,9 +6,10 @@ use super::program::{is_known, unknown};
 use crate::backend::StepKind;
 use crate::placement::sharded;
 use crate::plan::CostModel;
+use crate::sharding::Sharding;
 use crate::{DeviceMapping, Error, ErrorKind, Place, Places, Result, TensorLayout};
 
-/// Up to so many devices a move is priced exactly; beyond, data that a device already has counts as received.
+/// Up to so many devices a move is priced by what every one of them lacks; beyond, see [`of_many`].
 const MAX_DEVICES: usize = 1 << 16;
 
 /// Completes a program between meshes of different shapes: parts are reduced on the source's mesh, then every device
@@ -83,10 +84,48 @@ pub(crate) fn whole_shards(source: &TensorLayout, target: &TensorLayout) -> bool
         && source.places().iter().any(opaque)
 }
 
-/// The most bytes that one device of the target's mesh receives from others.
+/// The most bytes that one device of the target's mesh receives from others; of a mesh of more than [`MAX_DEVICES`] at most so
+/// many, as [`of_many`] says.
 pub(super) fn received(source: &TensorLayout, target: &TensorLayout) -> f64 {
+    let many = target.mesh().num_devices() > MAX_DEVICES;
+    let elements = if many { of_many(source, target) } else { of_few(source, target) };
+    elements as f64 * target.dtype().size() as f64
+}
+
+/// The most elements that one of many devices receives, without a look at each. Exact where all devices of the target are in the
+/// source's mesh and the source is Replicated, or both meshes have the same devices and lie alike there or the target is
+/// Replicated (also for other orders of devices); and where the first device of the target, which has the largest piece of a
+/// balanced split, has nothing. Else what a device already has counts as received.
+fn of_many(source: &TensorLayout, target: &TensorLayout) -> usize {
     let (from, to) = (source.mesh(), target.mesh());
-    let positions = || 0..to.num_devices().min(MAX_DEVICES);
+    let largest = target.largest_shard_bytes() / target.dtype().size();
+    if whole_shards(source, target) {
+        return if from.same_devices(to) { 0 } else { largest };
+    }
+    let whole = |layout: &TensorLayout| {
+        let mut places = layout.places().iter().enumerate();
+        places.all(|(axis, place)| *place == Place::Replicated || layout.mesh().size(axis) == 1)
+    };
+    let alike = || {
+        let tiling = |layout: &TensorLayout| layout.mapping().tiling(layout.shape().len());
+        matches!((tiling(source), tiling(target)), (Ok(a), Ok(b)) if a.same(&b))
+    };
+    if from.same_devices(to) && alike() {
+        return 0;
+    }
+    // The devices of a list are looked up one by one: only where the answer depends on it.
+    let known = whole(source) || whole(target);
+    match known && from.has_all_of(to) {
+        false => largest,
+        true if whole(source) => 0,
+        true => largest - source.smallest_shard_elements(),
+    }
+}
+
+/// The most elements that one of few devices receives.
+fn of_few(source: &TensorLayout, target: &TensorLayout) -> usize {
+    let (from, to) = (source.mesh(), target.mesh());
+    let positions = || 0..to.num_devices();
     let elements = |position: usize| target.local_shape(position).elements();
     // In balanced splits the first device has the most.
     let custom = target.places().iter().any(|place| matches!(place, Place::Custom(_)));
@@ -110,10 +149,7 @@ pub(super) fn received(source: &TensorLayout, target: &TensorLayout) -> f64 {
             break;
         }
     }
-    if to.num_devices() > MAX_DEVICES {
-        most = largest;
-    }
-    most as f64 * target.dtype().size() as f64
+    most
 }
 
 #[cfg(test)]
@@ -219,6 +255,60 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// What is said of many devices without a look at each is never less than what one lacks, and just that where it is said to
+    /// be exact.
+    #[test]
+    fn many_devices_are_priced_without_a_look_at_each() {
+        let mut random = Random::new(12);
+        let whole = |layout: &TensorLayout| {
+            let mesh = layout.mesh();
+            let mut places = layout.places().iter().enumerate();
+            places.all(|(axis, place)| *place == Place::Replicated || mesh.size(axis) == 1)
+        };
+        let (mut exact, mut above) = (0, 0);
+        for _ in 0..6000 {
+            let extents = [random.below(8), random.below(8)];
+            let (source, target) = (any_layout(&mut random, &extents), any_layout(&mut random, &extents));
+            let (want, got) = (lacked(&source, &target), of_many(&source, &target));
+            assert!(got >= want, "{source} to {target}: {got} of {want}");
+            let devices = |layout: &TensorLayout| layout.mesh().devices().collect::<HashSet<_>>();
+            let (from, to) = (devices(&source), devices(&target));
+            if (whole(&source) && from.is_superset(&to)) || (whole(&target) && from == to) {
+                assert_eq!(got, want, "{source} to {target}");
+                exact += 1;
+            }
+            above += usize::from(got > want);
+        }
+        assert!(exact > 300 && above > 300, "{exact} exact, {above} above");
+    }
+
+    #[test]
+    fn a_move_between_meshes_of_a_million_devices_costs_what_is_lacked() {
+        let mesh =
+            |sizes: &[usize], names: &[&str]| DeviceMesh::simulated(BackendKind::SIM, sizes, names).unwrap();
+        let (grid, line) = (mesh(&[1 << 10, 1 << 10], &["a", "b"]), mesh(&[1 << 20], &["x"]));
+        let lay = |mesh: &DeviceMesh, places: &[Place]| {
+            let mapping = DeviceMapping::new(mesh, places).unwrap();
+            TensorLayout::new(DType::F32, [1 << 21, 3], mapping).unwrap()
+        };
+        let (r, rows) = (Place::Replicated, Place::Sharded(0));
+        let all = 3.0 * 4.0 * f64::from(1 << 21);
+        assert_eq!(received(&lay(&grid, &[r, r]), &lay(&line, &[r])), 0.0);
+        assert_eq!(received(&lay(&grid, &[r, r]), &lay(&line, &[rows])), 0.0);
+        assert_eq!(received(&lay(&grid, &[rows, rows]), &lay(&line, &[rows])), 0.0);
+        assert_eq!(received(&lay(&line, &[rows]), &lay(&grid, &[r, r])), all - 2.0 * 3.0 * 4.0);
+        // Two rows each before and after, but others.
+        assert_eq!(received(&lay(&grid, &[rows, r]), &lay(&line, &[rows])), 2.0 * 3.0 * 4.0);
+        // Elsewhere nobody has anything.
+        let first = Device::new(BackendKind::SIM, 7);
+        let devices: Vec<Device> = (0..1 << 17).map(|slot| first.with_slot(slot)).collect();
+        let elsewhere = DeviceMesh::new(&devices, [1 << 17], ["y"]).unwrap();
+        assert_eq!(received(&lay(&line, &[r]), &lay(&elsewhere, &[r])), all);
+        // Some of the devices have all.
+        let some = DeviceMesh::simulated(BackendKind::SIM, [1 << 17], ["y"]).unwrap();
+        assert_eq!(received(&lay(&line, &[r]), &lay(&some, &[r])), 0.0);
     }
 
     #[test]
