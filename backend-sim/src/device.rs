@@ -3,6 +3,7 @@
 use crate::collective::{CollectiveUse, same_collective};
 use sharding_core::backend::{MemoryUse, Positions, Storage, guarded};
 use sharding_core::plan::{CostModel, CostUnit, Roofline};
+use sharding_core::trace::table;
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, caller};
 use std::any::Any;
 use std::cell::RefCell;
@@ -90,6 +91,15 @@ pub(crate) struct Effort {
     pub(crate) bytes: f64,
 }
 
+/// A kernel on one device.
+struct Launch {
+    name: &'static str,
+    device: Device,
+    effort: Effort,
+    /// Whether it has a tensor of which another device than the corners may hold more.
+    uneven: bool,
+}
+
 /// The uses of one kind of kernel on all devices that hold shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KernelUse {
@@ -162,72 +172,74 @@ impl Log {
         if self.timed { format!("{seconds:.3e}") } else { "-".to_owned() }
     }
 
-    fn add(&mut self, other: Self) {
-        for collective in other.collectives {
-            self.count_collective(collective);
-        }
-        for (name, kernel) in other.kernels {
-            let known = self.kernels.entry(name).or_default();
-            known.count += kernel.count;
-            known.flops += kernel.flops;
-            known.bytes += kernel.bytes;
-            known.seconds += kernel.seconds;
-        }
-        self.uneven |= other.uneven;
-        self.timed |= other.timed;
-        for (device, use_) in other.devices {
-            let known = self.devices.entry(device).or_default();
-            known.live = use_.live;
-            known.peak = known.peak.max(use_.peak);
-            known.flops += use_.flops;
-            known.bytes += use_.bytes;
-            known.seconds += use_.seconds;
-        }
+    /// The devices that hold something, as if nothing had happened before.
+    fn alive(&self) -> BTreeMap<Device, DeviceUse> {
+        let alive = |(device, one): (&Device, &DeviceUse)| {
+            let now = DeviceUse { live: one.live, peak: one.live, ..DeviceUse::default() };
+            (one.live > 0).then_some((*device, now))
+        };
+        self.devices.iter().filter_map(alive).collect()
     }
 
-    fn count_collective(&mut self, collective: CollectiveUse) {
-        match self.collectives.iter_mut().find(|known| same_collective(known, &collective)) {
+    fn count_kernel(&mut self, kernel: &Launch, seconds: Option<f64>) {
+        let Effort { flops, bytes, .. } = kernel.effort;
+        let one = KernelUse { count: 1, flops: flops.all(), bytes, seconds: seconds.unwrap_or(0.0) };
+        self.timed |= seconds.is_some();
+        self.uneven |= kernel.uneven;
+        let all = self.kernels.entry(kernel.name).or_default();
+        all.count += one.count;
+        all.flops += one.flops;
+        all.bytes += one.bytes;
+        all.seconds += one.seconds;
+        let device = self.devices.entry(kernel.device).or_default();
+        device.flops += one.flops;
+        device.bytes += one.bytes;
+        device.seconds += one.seconds;
+    }
+
+    fn count_collective(&mut self, collective: &CollectiveUse) {
+        match self.collectives.iter_mut().find(|known| same_collective(known, collective)) {
             Some(known) => known.count += collective.count,
-            None => self.collectives.push(collective),
+            None => self.collectives.push(collective.clone()),
         }
     }
 }
 
 impl fmt::Display for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{:<16} {:<20} {:<16} {:>8} {:>16} {:>12}  line",
-            "op", "collective", "mesh axes", "count", "bytes/device", "seconds"
-        )?;
-        for one in &self.collectives {
+        let head = ["op", "collective", "mesh axes", "count", "bytes/device", "seconds", "line"];
+        let mut rows = vec![head.map(str::to_owned)];
+        rows.extend(self.collectives.iter().map(|one| {
             let by = one.kind.reduce_op().map_or(String::new(), |op| format!("({op})"));
-            writeln!(
-                f,
-                "{:<16} {:<20} {:<16} {:>8} {:>16.0} {:>12}  {}",
-                one.op,
+            [
+                one.op.to_owned(),
                 format!("{}{by}", one.kind.name()),
                 one.axes.join(","),
-                one.count,
-                one.bytes,
+                one.count.to_string(),
+                format!("{:.0}", one.bytes),
                 one.seconds.map_or("-".to_owned(), |seconds| format!("{seconds:.3e}")),
                 one.at.map_or("-".to_owned(), |line| line.to_string()),
-            )?;
-        }
-        writeln!(f, "{:<16} {:>8} {:>16} {:>16} {:>12}", "kernel", "count", "flops", "bytes", "seconds")?;
-        for (name, one) in &self.kernels {
-            let seconds = self.time(one.seconds);
-            writeln!(f, "{name:<16} {:>8} {:>16.0} {:>16.0} {seconds:>12}", one.count, one.flops, one.bytes)?;
-        }
-        writeln!(
-            f,
-            "{:<16} {:>16} {:>16} {:>16} {:>12}",
-            "device", "live bytes", "peak bytes", "flops", "seconds"
-        )?;
-        for (device, one) in &self.devices {
-            let (device, seconds) = (device.to_string(), self.time(one.seconds));
-            writeln!(f, "{device:<16} {:>16} {:>16} {:>16.0} {seconds:>12}", one.live, one.peak, one.flops)?;
-        }
+            ]
+        }));
+        table(f, "", &rows, 3..=5)?;
+        let head = ["kernel", "count", "flops", "bytes", "seconds"];
+        let mut rows = vec![head.map(str::to_owned)];
+        rows.extend(self.kernels.iter().map(|(name, one)| {
+            let (flops, bytes) = (format!("{:.0}", one.flops), format!("{:.0}", one.bytes));
+            [(*name).to_owned(), one.count.to_string(), flops, bytes, self.time(one.seconds)]
+        }));
+        f.write_str("\n")?;
+        table(f, "", &rows, 1..=4)?;
+        let head = ["device", "live bytes", "peak bytes", "flops", "seconds"];
+        let mut rows = vec![head.map(str::to_owned)];
+        rows.extend(self.devices.iter().map(|(device, one)| {
+            let (live, peak, flops) =
+                (one.live.to_string(), one.peak.to_string(), format!("{:.0}", one.flops));
+            [device.to_string(), live, peak, flops, self.time(one.seconds)]
+        }));
+        f.write_str("\n")?;
+        table(f, "", &rows, 1..=4)?;
+        f.write_str("\n")?;
         if self.uneven {
             writeln!(f, "some tensors are split unevenly: devices other than these may hold and do more")?;
         }
@@ -236,7 +248,8 @@ impl fmt::Display for Log {
 }
 
 /// Counts what happens on sim devices. Every thread has one of its own; [`Simulation::enter`] puts another in force,
-/// so that several threads count together.
+/// so that several threads count together. A [`Simulation::record`] is of what the thread does that called it, and of those that
+/// enter the [`Simulation::current`] that it finds inside: several threads may record one simulation at a time.
 ///
 /// Time is modelled where somebody says on what: a [`Machine`] for kernels and collectives, or a cost model in seconds in
 /// the [`Scope`] for collectives alone. Neither overlaps with the other. A machine changes no plans: for those, put the
@@ -264,12 +277,25 @@ impl fmt::Display for Log {
 /// # Ok::<(), sharding_core::Error>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Simulation(Arc<Inner>);
+pub struct Simulation {
+    inner: Arc<Inner>,
+    /// The records that what is counted belongs to, by their numbers.
+    records: Arc<[u64]>,
+}
 
 #[derive(Default)]
 struct Inner {
-    log: Mutex<Log>,
+    book: Mutex<Book>,
     machine: Option<Machine>,
+}
+
+/// What happened in all, and in every record that has not ended.
+#[derive(Default)]
+struct Book {
+    all: Log,
+    records: BTreeMap<u64, Log>,
+    /// The number of the next record.
+    next: u64,
 }
 
 thread_local! {
@@ -284,12 +310,13 @@ impl Simulation {
 
     /// A simulation in which nothing happened, timed for a machine.
     pub fn on(machine: Machine) -> Self {
-        Self(Arc::new(Inner { log: Mutex::default(), machine: Some(machine) }))
+        let inner = Arc::new(Inner { book: Mutex::default(), machine: Some(machine) });
+        Self { inner, records: Arc::default() }
     }
 
     /// The machine that it is timed for.
     pub fn machine(&self) -> Option<&Machine> {
-        self.0.machine.as_ref()
+        self.inner.machine.as_ref()
     }
 
     /// The one in force on this thread.
@@ -297,7 +324,7 @@ impl Simulation {
         CURRENT.with(|current| current.borrow().clone())
     }
 
-    /// Runs `f` with this simulation in force on this thread.
+    /// Runs `f` with this simulation in force on this thread. Records of it that are under way on this thread go on.
     pub fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
         struct Restore(Option<Simulation>);
         impl Drop for Restore {
@@ -307,34 +334,48 @@ impl Simulation {
                 }
             }
         }
-        let outer = CURRENT.with(|current| current.replace(self.clone()));
+        let own = Self { inner: self.inner.clone(), records: self.with_records_here() };
+        let outer = CURRENT.with(|current| current.replace(own));
         let _restore = Restore(Some(outer));
         f()
     }
 
-    /// What happened so far.
-    pub fn log(&self) -> Log {
-        self.lock().clone()
+    /// The records that it counts for, and those that are under way on this thread.
+    fn with_records_here(&self) -> Arc<[u64]> {
+        let here = Self::current();
+        if !Arc::ptr_eq(&here.inner, &self.inner) || here.records.is_empty() {
+            return self.records.clone();
+        }
+        let more = self.records.iter().filter(|record| !here.records.contains(record));
+        here.records.iter().chain(more).copied().collect()
     }
 
-    /// Forgets what happened; arrays that are alive still count, and are the new peaks.
+    /// What happened so far.
+    pub fn log(&self) -> Log {
+        self.lock().all.clone()
+    }
+
+    /// Forgets what happened; arrays that are alive still count, and are the new peaks. Records that are under way forget
+    /// nothing.
     pub fn reset(&self) {
-        self.take();
+        let all = &mut self.lock().all;
+        *all = Log { devices: all.alive(), ..Log::default() };
     }
 
     /// Bytes alive on a device.
     pub fn live_bytes(&self, device: Device) -> u64 {
-        self.lock().devices.get(&device).map_or(0, |device| device.live)
+        self.lock().all.devices.get(&device).map_or(0, |device| device.live)
     }
 
     /// The most bytes that were alive on a device at once.
     pub fn peak_bytes(&self, device: Device) -> u64 {
-        self.lock().devices.get(&device).map_or(0, |device| device.peak)
+        self.lock().all.devices.get(&device).map_or(0, |device| device.peak)
     }
 
     /// Bytes alive on a device, and the most there were at once.
     pub(crate) fn memory(&self, device: Device) -> MemoryUse {
         self.lock()
+            .all
             .devices
             .get(&device)
             .map_or(MemoryUse::default(), |one| MemoryUse { live: one.live, peak: one.peak })
@@ -342,60 +383,72 @@ impl Simulation {
 
     /// Makes the bytes alive on a device its peak.
     pub(crate) fn reset_peak(&self, device: Device) {
-        if let Some(one) = self.lock().devices.get_mut(&device) {
+        if let Some(one) = self.lock().all.devices.get_mut(&device) {
             one.peak = one.live;
         }
     }
 
-    /// Runs `f` in this simulation; gives the part of the log that it made. Peaks are those during `f`, of all that
-    /// is alive.
+    /// Runs `f` in this simulation; gives the part of the log that it made, on this thread and on others that enter the
+    /// [`Simulation::current`] of `f`, as manual regions do. What other threads do in the meantime is not in it, but for bytes
+    /// that they hold: peaks are those during `f`, of all that is alive on a device.
     pub fn record<T>(&self, f: impl FnOnce() -> T) -> (T, Log) {
-        /// Puts the log together again, also where `f` panics.
-        struct Before<'a>(&'a Simulation, Log);
-        impl Drop for Before<'_> {
-            fn drop(&mut self) {
-                let mut log = self.0.lock();
-                let during = std::mem::replace(&mut *log, std::mem::take(&mut self.1));
-                log.add(during);
+        /// Ends the record, also where `f` panics.
+        struct Under<'a>(&'a Simulation, u64);
+        impl Under<'_> {
+            fn end(&self) -> Log {
+                let mut book = self.0.lock();
+                let mut log = book.records.remove(&self.1).unwrap_or_default();
+                for (device, one) in &mut log.devices {
+                    one.live = book.all.devices.get(device).map_or(0, |all| all.live);
+                }
+                log
             }
         }
-        let _before = Before(self, self.take());
-        let value = self.enter(f);
-        (value, self.log())
+        impl Drop for Under<'_> {
+            fn drop(&mut self) {
+                self.0.lock().records.remove(&self.1);
+            }
+        }
+        let under = Under(self, self.begin());
+        let records = self.with_records_here().iter().copied().chain([under.1]).collect();
+        let value = Self { inner: self.inner.clone(), records }.enter(f);
+        (value, under.end())
     }
 
-    fn take(&self) -> Log {
-        let mut log = self.lock();
-        let alive = |(device, one): (&Device, &DeviceUse)| {
-            (one.live > 0)
-                .then_some((*device, DeviceUse { live: one.live, peak: one.live, ..DeviceUse::default() }))
-        };
-        let rest = Log { devices: log.devices.iter().filter_map(alive).collect(), ..Log::default() };
-        std::mem::replace(&mut *log, rest)
+    /// Begins a record.
+    fn begin(&self) -> u64 {
+        let mut book = self.lock();
+        let number = book.next;
+        book.next += 1;
+        let log = Log { devices: book.all.alive(), ..Log::default() };
+        book.records.insert(number, log);
+        number
+    }
+
+    /// Counts something in the whole log and in those of its records.
+    fn count(&self, mut f: impl FnMut(&mut Log)) {
+        let mut book = self.lock();
+        f(&mut book.all);
+        for record in &*self.records {
+            if let Some(log) = book.records.get_mut(record) {
+                f(log);
+            }
+        }
     }
 
     pub(crate) fn count_kernel(&self, name: &'static str, device: Device, effort: Effort) {
         let Effort { dtype, flops, bytes } = effort;
         let seconds =
             self.machine().map(|machine| machine.device.seconds(dtype, flops.products, flops.others, bytes));
-        let uneven = caller().is_some_and(|caller| caller.uneven);
-        let mut log = self.lock();
-        log.timed |= seconds.is_some();
         // On a mesh that is held whole, all devices are counted.
-        log.uneven |= uneven && device.slot.max(device.ordinal) as usize >= ALL_POSITIONS;
-        let kernel = log.kernels.entry(name).or_default();
-        kernel.count += 1;
-        kernel.flops += flops.all();
-        kernel.bytes += bytes;
-        kernel.seconds += seconds.unwrap_or(0.0);
-        let one = log.devices.entry(device).or_default();
-        one.flops += flops.all();
-        one.bytes += bytes;
-        one.seconds += seconds.unwrap_or(0.0);
+        let uneven = caller().is_some_and(|caller| caller.uneven)
+            && device.slot.max(device.ordinal) as usize >= ALL_POSITIONS;
+        let launch = Launch { name, device, effort, uneven };
+        self.count(|log| log.count_kernel(&launch, seconds));
     }
 
     pub(crate) fn count_uneven(&self) {
-        self.lock().uneven = true;
+        self.count(|log| log.uneven = true);
     }
 
     /// What the machine's network, else the cost model of the scope, says of a collective, if it says seconds.
@@ -416,13 +469,13 @@ impl Simulation {
     }
 
     pub(crate) fn count_collective(&self, collective: CollectiveUse) {
-        self.lock().count_collective(collective);
+        self.count(|log| log.count_collective(&collective));
     }
 
     /// Bytes on a device until the storage is dropped, on whatever thread.
     pub(crate) fn hold(&self, device: Device, bytes: usize) -> Result<Arc<dyn Storage>> {
-        let mut log = self.lock();
-        let known = log.devices.entry(device).or_default();
+        let book = &mut *self.lock();
+        let known = book.all.devices.entry(device).or_default();
         let live = known.live.checked_add(bytes as u64).ok_or_else(|| {
             Error::new(
                 ErrorKind::Overflow,
@@ -434,18 +487,23 @@ impl Simulation {
         })?;
         known.live = live;
         known.peak = known.peak.max(live);
+        // A device has one memory, whoever fills it.
+        for log in book.records.values_mut() {
+            let known = log.devices.entry(device).or_default();
+            known.peak = known.peak.max(live);
+        }
         Ok(Arc::new(Held { device, bytes, simulation: self.clone() }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Log> {
+    fn lock(&self) -> MutexGuard<'_, Book> {
         // No code of users runs under the lock, so a log is never half-written.
-        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Simulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Simulation").field(&*self.lock()).finish()
+        f.debug_tuple("Simulation").field(&self.lock().all).finish()
     }
 }
 
@@ -478,7 +536,7 @@ impl Storage for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(known) = self.simulation.lock().devices.get_mut(&self.device) {
+        if let Some(known) = self.simulation.lock().all.devices.get_mut(&self.device) {
             known.live = known.live.saturating_sub(self.bytes as u64);
         }
     }

@@ -74,8 +74,12 @@ pub(crate) fn middle(text: &str, width: usize) -> String {
     format!("{}{text}{}", " ".repeat(all / 2), " ".repeat(all - all / 2))
 }
 
-/// Writes rows with their columns below each other, a line each. Those of `numbers` stand to the right.
-pub(crate) fn table<const N: usize>(
+/// Writes rows with their columns below each other, a line each. Those of `numbers` stand to the right. Cells are made harmless:
+/// what would break a line or turn the direction of what follows is replaced.
+///
+/// # Errors
+/// What the formatter says.
+pub fn table<const N: usize>(
     f: &mut fmt::Formatter<'_>,
     indent: &str,
     rows: &[[String; N]],

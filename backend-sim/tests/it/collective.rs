@@ -71,3 +71,26 @@ fn equal_collectives_are_one_line() {
     assert_eq!(counts, [("a", 2, 16.0), ("b", 1, 16.0)]);
     assert_eq!(log.bytes_moved(), 48.0);
 }
+
+/// Names of a user's ops and mesh axes break no lines of the table.
+#[test]
+fn names_break_no_table() {
+    let mesh = DeviceMesh::simulated(BackendKind::SIM, [2], ["x\ty\u{202e}"]).unwrap();
+    let layout =
+        |place| TensorLayout::new(DType::F32, [4], DeviceMapping::new(&mesh, [place]).unwrap()).unwrap();
+    let step = Step {
+        kind: StepKind::AllGather,
+        axes: [0][..].into(),
+        source: layout(S(0)),
+        target: layout(R),
+        cost: 0.0,
+    };
+    let ((), log) = record(|| {
+        let shards = mesh.devices().map(|d| SimBackend.alloc(d, DType::F32, &[2].into()).unwrap());
+        SimBackend.collectives().run("my\nop\u{1b}[31m", &step, shards.collect()).unwrap();
+    });
+    let text = log.to_string();
+    assert_eq!(text.lines().count(), 2 + 1 + 3, "{text}");
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text:?}");
+    assert!(text.contains("my\u{fffd}op\u{fffd}[31m"), "{text}");
+}

@@ -102,3 +102,56 @@ fn more_bytes_than_can_be_counted_are_an_error() {
     let _most = SimBackend.alloc(DEVICE, DType::F32, &huge).unwrap();
     assert_eq!(kind(&huge), ErrorKind::Overflow);
 }
+
+/// Two threads record one simulation at a time: each gets what it does itself, and the whole has both.
+#[test]
+fn records_of_several_threads_are_each_their_own() {
+    let shared = Simulation::new();
+    let begun = std::sync::Barrier::new(2);
+    let copies = |log: &backend_sim::Log| log.kernels.get("copy").map_or(0, |kernel| kernel.count);
+    let logs: Vec<backend_sim::Log> = std::thread::scope(|threads| {
+        let one = |n: usize| {
+            let (shared, begun) = (&shared, &begun);
+            threads.spawn(move || {
+                let work = || {
+                    begun.wait();
+                    for _ in 0..n {
+                        // Entering what is in force already leaves the record in force.
+                        shared.enter(|| {
+                            let mut into = SimBackend.alloc(DEVICE, DType::Bool, &Shape::from([8])).unwrap();
+                            let into = &mut into;
+                            SimBackend.copy(&mut [Move { op: "store", pieces: &[], into }]).unwrap();
+                        });
+                    }
+                    begun.wait();
+                };
+                shared.record(work).1
+            })
+        };
+        [one(3), one(50)].into_iter().collect::<Vec<_>>().into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    assert_eq!(logs.iter().map(copies).collect::<Vec<_>>(), [3, 50]);
+    assert_eq!(copies(&shared.log()), 53);
+    for log in &logs {
+        // A device has one memory: what the other thread holds at the time counts.
+        assert!([8, 16].contains(&log.peak_bytes()), "{log}");
+        assert_eq!(log.devices[&DEVICE].live, 0);
+    }
+}
+
+/// A thread that enters what is in force in a record counts in it; nothing does once it has ended.
+#[test]
+fn a_record_is_of_all_threads_that_enter_it() {
+    let simulation = Simulation::new();
+    let alloc = || drop(SimBackend.alloc(DEVICE, DType::Bool, &Shape::from([5])).unwrap());
+    let (inside, log) = simulation.record(|| {
+        let inside = Simulation::current();
+        let other = inside.clone();
+        std::thread::spawn(move || other.enter(alloc)).join().unwrap();
+        inside
+    });
+    assert_eq!(log.peak_bytes(), 5);
+    let ((), later) = inside.record(|| ());
+    inside.enter(alloc);
+    assert_eq!((later.peak_bytes(), simulation.peak_bytes(DEVICE)), (0, 5));
+}

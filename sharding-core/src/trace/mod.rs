@@ -1,10 +1,10 @@
 //! Watching a program: spans, a file of them, tables of what was moved, and assertions on that.
 //!
-//! Every op (`op`), redistribution (`reshard`), collective or local step (`redistribute`) and kernel (`kernel`) is a span
-//! of the crate `tracing`, with shapes and bytes; where nobody subscribes they cost a load and a branch each. The same
-//! events go to whoever watches the scope: [`trace_to_file`] writes them to a file, [`explain`] makes a table of what
-//! moved, [`assert_comm!`](crate::assert_comm) compares that with what was expected. What watches is part of the
-//! [`Scope`]: another thread that enters the scope is watched too.
+//! Every op and whatever makes a tensor (`op`), redistribution (`reshard`), collective or local step (`redistribute`) and
+//! kernel (`kernel`) is a span of the crate `tracing`, with shapes and bytes; where nobody subscribes they cost a load and a
+//! branch each. The same events go to whoever watches the scope: [`trace_to_file`] writes them to a file, [`explain`] makes
+//! a table of what moved, [`assert_comm!`](crate::assert_comm) compares that with what was expected. What watches is part of
+//! the [`Scope`]: another thread that enters the scope is watched too.
 
 mod comm;
 mod file;
@@ -12,6 +12,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+pub use crate::text::table;
 pub use comm::{Allowed, check_comm};
 pub use file::{TraceFile, trace_to_file};
 pub use report::{CommReport, CommStep, Explained, explain};
