@@ -3,8 +3,10 @@
 use sharding_core::backend::{LocalArray, LocalArrays, backend_of};
 use sharding_core::{
     DType, DeviceMapping, Error, ErrorKind, KernelCx, Place, Result, Shape, Target, Tensor, TensorLayout,
+    making,
 };
 use std::borrow::Cow;
+use std::panic::Location;
 
 /// What is made: for the words of errors, and to be laid out.
 pub(crate) struct Wanted<'a> {
@@ -28,14 +30,19 @@ pub(crate) fn mapping_of(
 }
 
 impl Wanted<'_> {
-    /// The tensor whose shards `make` makes. Pieces of one key share one buffer where memory is shared.
+    /// The tensor whose shards `make` makes, as an op called where the caller was. Pieces of one key share one buffer where
+    /// memory is shared.
+    #[track_caller]
     pub(crate) fn make<K: PartialEq>(
         self,
         key: impl Fn(&KernelCx<'_>) -> Result<K>,
         make: impl Fn(&mut KernelCx<'_>, &K) -> Result<LocalArray>,
     ) -> Result<Tensor> {
         let Self { op, dtype, shape, mapping } = &self;
-        pieces(op, *dtype, shape, mapping, key, make).map_err(|error| self.located(error))
+        let at = Location::caller();
+        TensorLayout::new(*dtype, shape, (*mapping).clone())
+            .and_then(|layout| making(op, at, &layout, || pieces(op, &layout, key, make)))
+            .map_err(|error| self.located(error))
     }
 
     /// The error with op and layout.
@@ -47,15 +54,12 @@ impl Wanted<'_> {
 
 fn pieces<K: PartialEq>(
     op: &'static str,
-    dtype: DType,
-    shape: &Shape,
-    mapping: &DeviceMapping,
+    layout: &TensorLayout,
     key: impl Fn(&KernelCx<'_>) -> Result<K>,
     make: impl Fn(&mut KernelCx<'_>, &K) -> Result<LocalArray>,
 ) -> Result<Tensor> {
-    let layout = TensorLayout::new(dtype, shape, mapping.clone())?;
     let mesh = layout.mesh();
-    if let Some(axis) = mapping.places().iter().position(|place| *place == Place::Unknown) {
+    if let Some(axis) = layout.places().iter().position(|place| *place == Place::Unknown) {
         return Err(Error::new(ErrorKind::Mapping, "no value can be placed Unknown")
             .with_mesh_axis(mesh.axis_name(axis), mesh.size(axis))
             .with_fix("place it Replicated"));

@@ -30,6 +30,7 @@ pub(crate) fn fits(size: f64, dtype: DType) -> bool {
 }
 
 /// A tensor of random numbers; `distribution` checks its arguments for the dtype.
+#[track_caller]
 pub(crate) fn drawn(
     op: &'static str,
     shape: Shape,

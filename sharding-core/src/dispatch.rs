@@ -80,6 +80,29 @@ pub fn caller() -> Option<Caller> {
     OUTERMOST.get().map(|(op, at)| Caller { op, at, uneven: UNEVEN.get() })
 }
 
+/// Runs what makes a tensor of no operand, of the layout that it will have: spans, watchers and backends see an op of this name,
+/// called at `at`. For functions that `#[sharding_rule]` does not make; a [`Recorder`](crate::Recorder) does not hear of it.
+///
+/// # Errors
+/// What `make` says.
+pub fn making<T>(
+    op: &'static str,
+    at: &'static Location<'static>,
+    layout: &TensorLayout,
+    make: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let _outermost = Outermost::enter(op, at);
+    // Of a tensor that comes from nowhere the bytes are its own.
+    let _span =
+        tracing::trace_span!("op", name = op, operands = "", result = %layout, bytes = layout.bytes())
+            .entered();
+    let mut seen = Seen::new(|| Event::Op { name: op, at, operands: Vec::new(), results: Vec::new() });
+    let _uneven = Uneven(UNEVEN.replace(!layout.first_holds_most()));
+    let made = make()?;
+    seen.results(std::iter::once(layout));
+    Ok(made)
+}
+
 /// The operands of a call as plans depend on them, flat.
 #[derive(Default)]
 struct Flat<'a> {

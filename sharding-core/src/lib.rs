@@ -83,7 +83,7 @@ pub use backend::RandomKey;
 pub use buffer::TensorBuffer;
 pub use device::{BackendKind, Device};
 pub use dims::{GlobalDim, global_dims};
-pub use dispatch::{Caller, caller, clear_plan_cache, dispatch, dispatch_dyn, plan_call};
+pub use dispatch::{Caller, caller, clear_plan_cache, dispatch, dispatch_dyn, making, plan_call};
 pub use dtype::{DType, Element, Scalar};
 pub use error::{ConversionError, Error, ErrorKind, Result, ShardingError};
 pub use kernel::KernelCx;

@@ -1,7 +1,7 @@
 //! Tensors: a layout and the local arrays that this process can address.
 
 use crate::backend::{Backend, LocalArray, LocalArrays, Positions, backend_of};
-use crate::dispatch::{Outermost, guarded};
+use crate::dispatch::{Outermost, guarded, making};
 use crate::manual::Varies;
 use crate::redistribute::Program;
 use crate::trace::{Event, Seen};
@@ -74,6 +74,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`] if the number of values is not that of the shape; [`ErrorKind::Mapping`] for Partial and
     /// Unknown placements; else as [`TensorLayout::new`] and what the backend says.
+    #[track_caller]
     pub fn from_slice<T: Element>(
         values: &[T],
         shape: impl Into<Shape>,
@@ -90,17 +91,19 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::from_slice`].
+    #[track_caller]
     pub fn from_bytes(bytes: &[u8], layout: TensorLayout) -> Result<Self> {
         Self::from_host("from_bytes", HostData::from_bytes(layout.dtype(), layout.shape(), bytes), layout)
     }
 
+    #[track_caller]
     fn from_host(op: &'static str, data: Result<HostData<'_>>, layout: TensorLayout) -> Result<Self> {
-        let value = [format!("value: {layout}")];
+        let at = Location::caller();
         data.and_then(|data| {
             check_host_data(&layout)?;
-            Self::from_host_pieces(layout, &data, Region::clone)
+            making(op, at, &layout, || Self::from_host_pieces(layout.clone(), &data, Region::clone))
         })
-        .map_err(|error| error.with_op(op).with_operands(value))
+        .map_err(|error| error.with_op(op).with_operands([format!("value: {layout}")]))
     }
 
     /// dtype, global shape and mapping.
@@ -317,9 +320,21 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Mesh`] for another mesh; [`ErrorKind::Mapping`] if the local shapes are not those of the claim, or, where
     /// that is compared, replicas differ.
+    #[track_caller]
     pub fn rebind_mapping(&self, mapping: &DeviceMapping, shape: impl Into<Shape>) -> Result<Self> {
-        self.rebound(mapping, shape.into())
-            .map_err(|error| error.with_op("rebind_mapping").with_operands([format!("x: {}", self.layout())]))
+        const OP: &str = "rebind_mapping";
+        let at = Location::caller();
+        let _outermost = Outermost::enter(OP, at);
+        let _span =
+            tracing::trace_span!("op", name = OP, operands = %self.layout(), bytes = self.layout().bytes())
+                .entered();
+        let operands = || vec![self.layout().clone()];
+        let mut seen = Seen::new(|| Event::Op { name: OP, at, operands: operands(), results: Vec::new() });
+        let claimed = self
+            .rebound(mapping, shape.into())
+            .map_err(|error| error.with_op(OP).with_operands([format!("x: {}", self.layout())]))?;
+        seen.results(std::iter::once(claimed.layout()));
+        Ok(claimed)
     }
 
     fn rebound(&self, mapping: &DeviceMapping, shape: Shape) -> Result<Self> {

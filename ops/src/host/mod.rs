@@ -55,6 +55,7 @@ impl<'a> HostSource<'a> for &HostData<'a> {
 ///
 /// # Errors
 /// As [`Tensor::place_host_array`].
+#[track_caller]
 pub fn place_host_array<'a>(
     source: impl HostSource<'a>,
     target: &(impl Target + ?Sized),
@@ -81,6 +82,7 @@ pub fn place_host_array<'a>(
 ///
 /// # Errors
 /// As [`Tensor::from_process_local_data`].
+#[track_caller]
 pub fn from_process_local_data<'a>(
     source: impl HostSource<'a>,
     global_shape: impl Into<Shape>,

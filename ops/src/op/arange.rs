@@ -31,6 +31,7 @@ const EXACT: i64 = 1 << 53;
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) for truth values, fractions as integers, or integers that the dtype does not
 /// hold, [`ErrorKind::Overflow`](crate::ErrorKind::Overflow) for integers beyond 2^53 or more numbers than a shape can have,
 /// [`ErrorKind::Mapping`](crate::ErrorKind::Mapping) for Unknown or a mapping that does not fit.
+#[track_caller]
 pub fn arange(
     start: impl Into<Scalar>,
     stop: impl Into<Scalar>,

@@ -21,6 +21,7 @@ use sharding_core::{DType, RandomKey, Result, Shape, Target, Tensor};
 /// # Errors
 /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a chance that is not in `0.0..=1.0`,
 /// [`ErrorKind::Mapping`](crate::ErrorKind::Mapping) for Unknown or a mapping that does not fit the shape.
+#[track_caller]
 pub fn bernoulli(
     shape: impl Into<Shape>,
     p: f64,

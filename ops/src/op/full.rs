@@ -19,6 +19,7 @@ use sharding_core::{DType, Error, ErrorKind, Result, Scalar, Shape, Target, Tens
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) if the value is none of the dtype, [`ErrorKind::Mapping`](crate::ErrorKind::Mapping)
 /// for Unknown or a mapping that does not fit the shape, else as [`TensorLayout::new`](crate::TensorLayout::new).
+#[track_caller]
 pub fn full(
     shape: impl Into<Shape>,
     value: impl Into<Scalar>,
@@ -29,6 +30,7 @@ pub fn full(
 }
 
 /// [`full`] under another name in errors.
+#[track_caller]
 pub(crate) fn filled(
     op: &'static str,
     shape: Shape,

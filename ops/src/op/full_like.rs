@@ -18,6 +18,7 @@ use sharding_core::{Result, Scalar, Tensor};
 ///
 /// # Errors
 /// As [`full`](crate::full): for a value that is none of the dtype, or an `x` that is Unknown.
+#[track_caller]
 pub fn full_like(x: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
     filled("full_like", x.shape().clone(), value.into(), x.dtype(), x.mapping())
 }

@@ -28,6 +28,7 @@ use sharding_core::{DType, RandomKey, Result, Shape, Target, Tensor};
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a dtype that is no float, [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a
 /// deviation below 0, or numbers that may not be finite in the dtype, [`ErrorKind::Mapping`](crate::ErrorKind::Mapping) for
 /// Unknown or a mapping that does not fit the shape.
+#[track_caller]
 pub fn normal(
     shape: impl Into<Shape>,
     mean: f64,

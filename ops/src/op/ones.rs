@@ -16,6 +16,7 @@ use sharding_core::{DType, Result, Scalar, Shape, Target, Tensor};
 ///
 /// # Errors
 /// As [`full`](crate::full).
+#[track_caller]
 pub fn ones(shape: impl Into<Shape>, dtype: DType, target: &(impl Target + ?Sized)) -> Result<Tensor> {
     let one = if dtype == DType::Bool { Scalar::Bool(true) } else { Scalar::Int(1) };
     filled("ones", shape.into(), one, dtype, target)

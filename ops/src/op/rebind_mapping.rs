@@ -18,6 +18,7 @@ use sharding_core::{DeviceMapping, Result, Shape, Tensor};
 /// # Errors
 /// [`ErrorKind::Mesh`](crate::ErrorKind::Mesh) for another mesh, [`ErrorKind::Mapping`](crate::ErrorKind::Mapping) if the
 /// local shapes are not those of the claim, or, in builds with debug assertions, devices that are claimed to hold the same do not.
+#[track_caller]
 pub fn rebind_mapping(x: &Tensor, mapping: &DeviceMapping, shape: impl Into<Shape>) -> Result<Tensor> {
     x.rebind_mapping(mapping, shape)
         .map_err(|error| error.with_op("rebind_mapping").with_operands([format!("x: {}", x.layout())]))

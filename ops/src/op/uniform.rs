@@ -32,6 +32,7 @@ use std::ops::Range;
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a dtype that is no float, [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a
 /// range that is empty in the dtype, or whose ends or length are not finite in it,
 /// [`ErrorKind::Mapping`](crate::ErrorKind::Mapping) for Unknown or a mapping that does not fit the shape.
+#[track_caller]
 pub fn uniform(
     shape: impl Into<Shape>,
     range: Range<f64>,

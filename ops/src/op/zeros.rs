@@ -16,6 +16,7 @@ use sharding_core::{DType, Result, Scalar, Shape, Target, Tensor};
 ///
 /// # Errors
 /// As [`full`](crate::full).
+#[track_caller]
 pub fn zeros(shape: impl Into<Shape>, dtype: DType, target: &(impl Target + ?Sized)) -> Result<Tensor> {
     let zero = if dtype == DType::Bool { Scalar::Bool(false) } else { Scalar::Int(0) };
     filled("zeros", shape.into(), zero, dtype, target)

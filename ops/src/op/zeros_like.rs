@@ -15,6 +15,7 @@ use sharding_core::{DType, Result, Scalar, Tensor};
 ///
 /// # Errors
 /// [`ErrorKind::Mapping`](crate::ErrorKind::Mapping) for an `x` that is Unknown.
+#[track_caller]
 pub fn zeros_like(x: &Tensor) -> Result<Tensor> {
     let zero = if x.dtype() == DType::Bool { Scalar::Bool(false) } else { Scalar::Int(0) };
     filled("zeros_like", x.shape().clone(), zero, x.dtype(), x.mapping())

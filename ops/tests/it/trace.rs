@@ -470,6 +470,8 @@ fn a_subscriber_sees_every_span_with_shapes_and_bytes() {
     // Whether a span is wanted is asked where it first begins: not by another test's thread, which has no subscriber.
     program(&mesh(BackendKind::CPU)).unwrap();
     let guard = subscriber.set_default();
+    // Another test's thread may have been just about to say that it is not.
+    tracing::callsite::rebuild_interest_cache();
     program(&mesh(BackendKind::CPU)).unwrap();
     // Bytes are bytes, whatever the cost model in force counts.
     let seconds = AlphaBetaCost::new(Link::new(1e-6, 1e9)).unwrap();
@@ -485,4 +487,106 @@ fn a_subscriber_sees_every_span_with_shapes_and_bytes() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
+}
+
+/// Whatever makes a tensor is an op with the line that called it, and its kernels lie in it.
+#[test]
+fn what_makes_a_tensor_is_an_op() {
+    let file = Scratch::new("making");
+    let mesh = mesh(BackendKind::CPU);
+    let rows = DeviceMapping::new(&mesh, [Sharded(0)]).unwrap();
+    let one = DeviceMesh::single(Device::cpu());
+    let half = Tensor::from_slice(&[1_f32], [1], &DeviceMapping::replicated(&one)).unwrap();
+    let second = DeviceMesh::single(Device::cpu().with_slot(1));
+    let halves = [half.clone(), half.transfer_to(&DeviceMapping::replicated(&second)).unwrap()];
+    let layout = TensorLayout::new(DType::F32, [2], rows.clone()).unwrap();
+    let data = HostData::borrowed(&[1_f32, 2.0], [2]).unwrap();
+    type Make<'a> = &'a dyn Fn() -> Result<Tensor>;
+    let x = full([2], 1.0, DType::F32, &rows).unwrap();
+    let policy = ReplicaPolicy::Disallow;
+    let first = line!() + 2;
+    let makers: [(&str, Make<'_>); 16] = [
+        ("full", &|| full([2], 1.0, DType::F32, &rows)),
+        ("zeros", &|| zeros([2], DType::F32, &rows)),
+        ("ones", &|| ones([2], DType::F32, &rows)),
+        ("full_like", &|| full_like(&x, 1.0)),
+        ("zeros_like", &|| zeros_like(&x)),
+        ("arange", &|| arange(0, 2, 1, DType::F32, &rows)),
+        ("uniform", &|| uniform([2], 0.0..1.0, 1, DType::F32, &rows)),
+        ("normal", &|| normal([2], 0.0, 1.0, 1, DType::F32, &rows)),
+        ("bernoulli", &|| bernoulli([8], 0.5, 1, &rows)),
+        ("from_slice", &|| Tensor::from_slice(&[1_f32, 2.0], [2], &rows)),
+        ("from_bytes", &|| Tensor::from_bytes(&[0; 8], layout.clone())),
+        ("place_host_array", &|| Tensor::place_host_array(&data, &rows, HostCopy::Always)),
+        ("from_callback", &|| Tensor::from_callback(layout.clone(), |_, _| Ok(()))),
+        ("from_process_local_data", &|| Tensor::from_process_local_data(&data, [2], &rows, policy)),
+        ("from_single_device_arrays", &|| Tensor::from_single_device_arrays([2], &rows, &halves)),
+        ("rebind_mapping", &|| rebind_mapping(&x, &rows, [2])),
+    ];
+    let trace = trace_to_file(&file.0).unwrap();
+    for (_, make) in &makers {
+        make().unwrap();
+    }
+    trace.finish().unwrap();
+    let events = file.events();
+    let ops: Vec<&Value> = events.iter().filter(|event| event["cat"] == "op").collect();
+    assert_eq!(ops.len(), makers.len(), "{ops:?}");
+    for ((i, (name, _)), event) in makers.iter().enumerate().zip(ops) {
+        assert_eq!(event["name"], *name);
+        assert_eq!((&event["args"]["bytes"], event["args"]["results"].as_str().is_some()), (&8.into(), true));
+        assert!(event["args"]["results"].as_str().unwrap().contains("{tp: Sharded(0)}"), "{event}");
+        assert_eq!(event["args"]["at"], format!("ops/tests/it/trace.rs:{}", first + i as u32), "{event}");
+    }
+    // A kernel lies in the span of its op.
+    let range = |event: &Value| {
+        let ts = event["ts"].as_f64().unwrap();
+        (ts, ts + event["dur"].as_f64().unwrap())
+    };
+    let full = events.iter().find(|event| event["name"] == "full").unwrap();
+    let kernel =
+        events.iter().find(|event| event["cat"] == "kernel" && event["args"]["op"] == "full").unwrap();
+    let ((a0, a1), (b0, b1)) = (range(kernel), range(full));
+    assert!(b0 <= a0 + 0.002 && a1 <= b1 + 0.002, "{kernel} is not inside {full}");
+}
+
+/// Names of a user's mesh axes, and what placements of a user's own print, break no line of a message.
+#[test]
+fn words_of_users_break_no_line() {
+    use sharding_core::placement::{PlacementKey, Ranges, Transition};
+    use std::sync::Arc;
+
+    struct Loud;
+    impl std::fmt::Debug for Loud {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Loud {\n\u{202e}}")
+        }
+    }
+    impl sharding_core::Placement for Loud {
+        fn key(&self) -> PlacementKey {
+            PlacementKey { name: "it::Loud", words: smallvec::SmallVec::new() }
+        }
+        fn tensor_axis(&self) -> Option<usize> {
+            None
+        }
+        fn on_axis(&self, _: usize) -> Arc<dyn sharding_core::Placement> {
+            Arc::new(Self)
+        }
+        fn check(&self, _: usize, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn ranges(&self, extent: usize, _: usize, _: usize) -> Ranges {
+            std::iter::once(0..extent).collect()
+        }
+        fn transition_to(&self, _: Place, _: usize, _: usize) -> Transition {
+            Transition::Infeasible
+        }
+    }
+    assert_eq!(Place::custom(Loud).to_string(), "Loud {\u{fffd}\u{fffd}}");
+
+    let mesh = DeviceMesh::simulated(BackendKind::CPU, [2], ["t\np"]).unwrap();
+    let fails = std::panic::AssertUnwindSafe(|| assert_comm!([all_gather("x\ty") <= 1], program(&mesh)));
+    let payload = std::panic::catch_unwind(fails).unwrap_err();
+    let text = payload.downcast_ref::<String>().unwrap();
+    assert!(text.contains("\n  all_gather(x\u{fffd}y) did not run\n"), "{text}");
+    assert!(text.contains("\n  all_reduce(t\u{fffd}p) ran, with 32 bytes per device"), "{text}");
 }

@@ -15,6 +15,7 @@ pub use intern::Interned;
 pub use ragged::Ragged;
 pub use transition::{ALL_TRANSITIONS, DEFAULT_TRANSITIONS, Transition, TransitionKind, TransitionSet};
 
+use crate::text::clean;
 use crate::{DType, Result, Scalar};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -213,7 +214,8 @@ impl fmt::Display for Place {
             Place::Sharded(axis) => write!(f, "Sharded({axis})"),
             Place::Partial(op) => write!(f, "Partial({op})"),
             Place::Unknown => f.write_str("Unknown"),
-            Place::Custom(custom) => write!(f, "{:?}", custom.placement()),
+            // Its words are a user's own: they must not break the line that they stand in.
+            Place::Custom(custom) => f.write_str(&clean(&format!("{:?}", custom.placement()))),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Pieces that a callback brings.
 
-use crate::dispatch::guarded;
+use crate::dispatch::{guarded, making};
 use crate::tensor::check_host_data;
 use crate::{Region, Result, Tensor, TensorLayout};
+use std::panic::Location;
 
 impl Tensor {
     /// A tensor of this layout whose pieces `fill` brings: it is called once for every distinct slice that this
@@ -31,19 +32,22 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Mapping`](crate::ErrorKind::Mapping) for Partial and Unknown placements, what `fill` says (with the
     /// layout added), [`ErrorKind::Kernel`](crate::ErrorKind::Kernel) if it panics, else what the backend says.
+    #[track_caller]
     pub fn from_callback(
         layout: TensorLayout,
         mut fill: impl FnMut(&Region, &mut [u8]) -> Result<()>,
     ) -> Result<Self> {
-        let value = [format!("value: {layout}")];
+        const OP: &str = "from_callback";
+        let at = Location::caller();
+        let make = || {
+            Self::from_pieces(
+                layout.clone(),
+                |_| Ok(None),
+                |region, bytes| guarded("the callback of from_callback", || fill(region, bytes)),
+            )
+        };
         check_host_data(&layout)
-            .and_then(|()| {
-                Self::from_pieces(
-                    layout,
-                    |_| Ok(None),
-                    |region, bytes| guarded("the callback of from_callback", || fill(region, bytes)),
-                )
-            })
-            .map_err(|error| error.with_op("from_callback").with_operands(value))
+            .and_then(|()| making(OP, at, &layout, make))
+            .map_err(|error| error.with_op(OP).with_operands([format!("value: {layout}")]))
     }
 }

@@ -3,10 +3,11 @@
 use super::{HostCopy, HostData};
 use crate::placement::Ranges;
 use crate::tensor::{check_host_data, resolve};
-use crate::{Error, ErrorKind, Region, Result, Scope, Shape, Target, Tensor, TensorLayout};
+use crate::{Error, ErrorKind, Region, Result, Scope, Shape, Target, Tensor, TensorLayout, making};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::panic::Location;
 
 /// Whether several processes may bring the same part of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +111,7 @@ impl Tensor {
     /// [`TensorLayout::new`], and [`ErrorKind::Mapping`] for Partial and Unknown placements; [`ErrorKind::Process`] if this
     /// process addresses no device; [`ErrorKind::Shape`] if a local extent is none of the two; [`ErrorKind::Process`] if
     /// two processes hold one part and the policy is [`ReplicaPolicy::Disallow`]; else what the backend says.
+    #[track_caller]
     pub fn from_process_local_data(
         data: &HostData<'_>,
         global_shape: impl Into<Shape>,
@@ -118,7 +120,7 @@ impl Tensor {
     ) -> Result<Self> {
         let (shape, options) = (global_shape.into(), options.into());
         let value = [format!("local value: {}{} of {shape}", data.dtype(), data.shape())];
-        assembled(data, &shape, target, options)
+        assembled(data, &shape, target, options, Location::caller())
             .map_err(|error| error.with_op("from_process_local_data").with_operands(value))
     }
 }
@@ -128,6 +130,7 @@ fn assembled(
     shape: &Shape,
     target: &(impl Target + ?Sized),
     options: LocalDataOptions,
+    at: &'static Location<'static>,
 ) -> Result<Tensor> {
     if data.shape().len() != shape.len() {
         return Err(Error::new(
@@ -176,12 +179,14 @@ fn assembled(
         };
         region.iter().zip(&spans).zip(data.shape().iter().zip(shape.iter())).map(local).collect()
     };
-    if options.copy == HostCopy::WhereNeeded
-        && let Some(tensor) = Tensor::from_host_views(&layout, data, locate)?
-    {
-        return Ok(tensor);
-    }
-    Tensor::from_host_pieces(layout, data, locate)
+    making("from_process_local_data", at, &layout, || {
+        if options.copy == HostCopy::WhereNeeded
+            && let Some(tensor) = Tensor::from_host_views(&layout, data, locate)?
+        {
+            return Ok(tensor);
+        }
+        Tensor::from_host_pieces(layout.clone(), data, locate)
+    })
 }
 
 /// The indices of one tensor axis that this process's devices hold.

@@ -4,9 +4,12 @@ use super::HostData;
 use crate::backend::{LocalArray, LocalArrays};
 use crate::manual::Varies;
 use crate::tensor::{check_host_data, device_at, host_room, resolve};
-use crate::{DeviceMapping, Error, ErrorKind, Place, Region, Result, Scope, Target, Tensor, TensorLayout};
+use crate::{
+    DeviceMapping, Error, ErrorKind, Place, Region, Result, Scope, Target, Tensor, TensorLayout, making,
+};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::panic::Location;
 
 /// Whether a tensor may keep host memory that it is given a share of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,13 +43,15 @@ impl Tensor {
     /// # Errors
     /// As [`TensorLayout::new`]; [`ErrorKind::Process`] if another process addresses some of the devices;
     /// [`ErrorKind::Mapping`] for an Unknown placement; else what the backend says.
+    #[track_caller]
     pub fn place_host_array(
         data: &HostData<'_>,
         target: &(impl Target + ?Sized),
         copy: HostCopy,
     ) -> Result<Self> {
         let value = [format!("value: {}{}", data.dtype(), data.shape())];
-        placed(data, target, copy).map_err(|error| error.with_op("place_host_array").with_operands(value))
+        placed(data, target, copy, Location::caller())
+            .map_err(|error| error.with_op("place_host_array").with_operands(value))
     }
 
     /// Lays out host data that is known to have the shape of the layout, or, where `locate` says so, parts of it: the
@@ -141,11 +146,20 @@ impl Tensor {
     }
 }
 
-fn placed(data: &HostData<'_>, target: &(impl Target + ?Sized), copy: HostCopy) -> Result<Tensor> {
+fn placed(
+    data: &HostData<'_>,
+    target: &(impl Target + ?Sized),
+    copy: HostCopy,
+    at: &'static Location<'static>,
+) -> Result<Tensor> {
     let layout = TensorLayout::new(data.dtype(), data.shape(), target)?;
     check_addressable(&layout)?;
+    making("place_host_array", at, &layout, || laid_out(data, &layout, copy))
+}
+
+fn laid_out(data: &HostData<'_>, layout: &TensorLayout, copy: HostCopy) -> Result<Tensor> {
     let partial = layout.places().iter().any(|place| place.is_partial());
-    let held = if partial { without_partial(&layout)? } else { layout.clone() };
+    let held = if partial { without_partial(layout)? } else { layout.clone() };
     check_host_data(&held)?;
     let shared = match copy {
         HostCopy::WhereNeeded => Tensor::from_host_views(&held, data, Region::clone)?,

@@ -2,7 +2,8 @@
 
 use crate::backend::LocalArrays;
 use crate::tensor::{device_at, resolve};
-use crate::{Error, ErrorKind, Result, Shape, Target, Tensor, TensorLayout};
+use crate::{Error, ErrorKind, Result, Shape, Target, Tensor, TensorLayout, making};
+use std::panic::Location;
 
 impl Tensor {
     /// A tensor whose shards are `arrays`: one on each device that this process addresses, in any order, each on a mesh of
@@ -25,6 +26,7 @@ impl Tensor {
     /// device, two are on one device, or one is on a device of somebody else; [`ErrorKind::DType`] if they are not of one
     /// dtype; [`ErrorKind::Shape`] if one has not the shape of its shard. Placements that say nothing of shapes (Unknown)
     /// take any.
+    #[track_caller]
     pub fn from_single_device_arrays(
         shape: impl Into<Shape>,
         target: &(impl Target + ?Sized),
@@ -34,13 +36,18 @@ impl Tensor {
             .iter()
             .enumerate()
             .map(|(i, array)| format!("arrays[{i}]: {} on {}", array.layout().meta(), array.mesh()));
-        assembled(shape.into(), target, arrays).map_err(|error| {
+        assembled(shape.into(), target, arrays, Location::caller()).map_err(|error| {
             error.with_op("from_single_device_arrays").with_operands(operands.collect::<Vec<_>>())
         })
     }
 }
 
-fn assembled(shape: Shape, target: &(impl Target + ?Sized), arrays: &[Tensor]) -> Result<Tensor> {
+fn assembled(
+    shape: Shape,
+    target: &(impl Target + ?Sized),
+    arrays: &[Tensor],
+    at: &'static Location<'static>,
+) -> Result<Tensor> {
     let Some(dtype) = arrays.first().map(Tensor::dtype) else {
         return Err(Error::new(ErrorKind::Mesh, "there is no array, and so neither a dtype nor a device")
             .with_fix("give one array for each addressable device"));
@@ -106,5 +113,7 @@ fn assembled(shape: Shape, target: &(impl Target + ?Sized), arrays: &[Tensor]) -
         }
         shards.push(shard.clone());
     }
-    Tensor::from_shards(layout, positions, shards)
+    making("from_single_device_arrays", at, &layout, || {
+        Tensor::from_shards(layout.clone(), positions, shards)
+    })
 }

@@ -3,6 +3,7 @@
 use super::report::explain_in;
 use super::{CommReport, place};
 use crate::Scope;
+use crate::text::clean;
 use std::panic::Location;
 
 /// A collective that may run: its name, the names of its mesh axes, and how many bytes a device may send in all its runs.
@@ -80,7 +81,7 @@ fn compare(allowed: &[Allowed<'_>], report: &CommReport) -> Vec<String> {
         *kind == other.0 && *axes == sorted(other.1.iter().copied())
     };
     for other in allowed {
-        let name = format!("{}({})", other.0, other.1.join(", "));
+        let name = format!("{}({})", other.0, clean(&other.1.join(", ")));
         match ran.iter().find(|one| is(one, other)) {
             None => wrong.push(format!("{name} did not run")),
             // No number allows nothing.
@@ -97,7 +98,7 @@ fn compare(allowed: &[Allowed<'_>], report: &CommReport) -> Vec<String> {
         let (kind, axes, bytes) = one;
         wrong.push(format!(
             "{kind}({}) ran, with {bytes:.0} bytes per device, and is not allowed",
-            axes.join(", ")
+            clean(&axes.join(", "))
         ));
     }
     wrong

@@ -274,7 +274,8 @@ fn words(event: &Event<'_>) -> (String, &'static str, String) {
         |layouts: &[TensorLayout]| layouts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match event {
         Event::Op { name, at, operands, results } => {
-            let bytes = super::bytes(operands);
+            // Of a tensor that is made of no operand its own.
+            let bytes = super::bytes(if operands.is_empty() { results } else { operands });
             let text = format!(
                 "\"operands\":{},\"results\":{},\"bytes\":{bytes},\"at\":{}",
                 json(&list(operands)),
