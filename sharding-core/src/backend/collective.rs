@@ -83,7 +83,9 @@ impl Step {
     /// The most bytes that one device holds of what it reads and of what it makes together; `usize::MAX` where they do not
     /// fit.
     pub fn peak(&self) -> usize {
-        self.source.largest_shard_bytes().saturating_add(self.target.largest_shard_bytes())
+        let (before, after) = (self.source.largest_shard_bytes(), self.target.largest_shard_bytes());
+        // What is relabelled is one thing.
+        if self.kind == StepKind::Relabel { before.max(after) } else { before.saturating_add(after) }
     }
 
     /// The `tracing` span in which it runs on behalf of an op: `redistribute` at level INFO, with the fields `op`, `kind`

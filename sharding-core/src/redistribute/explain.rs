@@ -163,6 +163,19 @@ f32[4, 8] on DeviceMesh(dp=2, tp=2)
         assert!(explain_transfer(&source, &source).unwrap().to_string().contains("nothing moves"));
     }
 
+    /// An axis of one device gets another label: what it holds stays the one buffer that it was.
+    #[test]
+    fn what_is_relabelled_is_held_once() {
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 1], ["dp", "tp"]).unwrap();
+        let lay = |places: [Place; 2]| {
+            TensorLayout::new(DType::F32, [4, 8], DeviceMapping::new(&mesh, places).unwrap()).unwrap()
+        };
+        let (source, target) =
+            (lay([Place::Sharded(0), Place::PARTIAL]), lay([Place::Sharded(0), Place::Replicated]));
+        let explained = explain_transfer(&source, &target).unwrap();
+        assert_eq!((explained.bytes(), explained.peak()), (0.0, 64), "{explained}");
+    }
+
     /// Bytes are bytes, and seconds stand in their own column, whatever the model counts.
     #[test]
     fn a_model_in_seconds_gives_seconds() {
