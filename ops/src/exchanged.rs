@@ -27,7 +27,8 @@ pub(crate) fn add_row(
         |(i, (map, place)): (usize, &(IndexMap, Place))| exchange_stage(cx, map, &operands, i, *place);
     let stages: Option<Vec<_>> = results.iter().enumerate().map(stage).collect();
     if let Some(stages) = stages {
-        rows.add_staged(operands, results.iter().map(|(_, place)| *place), stages);
+        let places: SmallVec<[Place; 2]> = results.iter().map(|(_, place)| *place).collect();
+        rows.add_exchanged(operands, places, stages, results.iter().map(|(map, _)| map.clone()));
     }
 }
 

@@ -19,6 +19,8 @@ pub struct StageCx<'a> {
     results: &'a [TensorLayout],
     axes: &'a [usize],
     collectives: SmallVec<[StageCollective; 2]>,
+    /// The maps of the exchanges among them.
+    maps: Vec<IndexMap>,
     /// Whether the bytes of exchanges are counted: that takes as long as planning one.
     counts: bool,
 }
@@ -33,7 +35,8 @@ impl<'a> StageCx<'a> {
         results: &'a [TensorLayout],
         axes: &'a [usize],
     ) -> Self {
-        Self { backend, op, positions, operands, results, axes, collectives: SmallVec::new(), counts: true }
+        let (collectives, maps) = (SmallVec::new(), Vec::new());
+        Self { backend, op, positions, operands, results, axes, collectives, maps, counts: true }
     }
 
     /// The same for a call whose collectives nobody asks for.
@@ -60,6 +63,11 @@ impl<'a> StageCx<'a> {
     /// The collectives that ran so far: what the row must have declared. Dispatch does not count them: there it is empty.
     pub fn collectives(&self) -> &[StageCollective] {
         &self.collectives
+    }
+
+    /// The maps of the exchanges among them, in order: what the row must have declared, if it declares any.
+    pub fn maps(&self) -> &[IndexMap] {
+        &self.maps
     }
 
     /// Runs a local computation at every position; `kernel` gets the context and the number of the shard.
@@ -110,6 +118,7 @@ impl<'a> StageCx<'a> {
         let received = || exchange.most_received().unwrap_or(0);
         if self.counts {
             self.collectives.push(StageCollective { kind: StepKind::Permute, bytes: received() });
+            self.maps.push(map.clone());
         }
         let axes = || exchange.axis_names().collect::<Vec<_>>().join(",");
         let from = || exchange.operands.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");

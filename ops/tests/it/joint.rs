@@ -6,7 +6,7 @@ use sharding_core::plan::{AlphaBetaCost, CallPlan, PlannerKind, fabric};
 use sharding_core::{dispatch_dyn, plan_call};
 use sharding_ops::{
     BackendKind, CostModel, DeviceMapping, DeviceMesh, Error, Operand, Partial, Place, ReduceOp, Replicated,
-    Result, Scope, Sharded, Tensor, TensorBuffer, TensorLayout, TensorOps, VolumeCost, matmul,
+    Result, Scope, Sharded, Tensor, TensorBuffer, TensorLayout, TensorOps, VolumeCost, explain, matmul,
 };
 use std::sync::Arc;
 
@@ -156,6 +156,48 @@ fn is_never_dearer_and_gives_the_same() -> Result<()> {
     }
     println!("{ran} calls, {cheaper} of them cheaper, {refused} refused by both");
     assert!(ran > 1000 && cheaper > 20, "{ran} calls ran, {cheaper} of them cheaper");
+    Ok(())
+}
+
+/// A plan's price is what its call moves, by the table of what ran: also of operands that an exchange reads where they lie.
+#[test]
+fn a_call_costs_what_it_moves() -> Result<()> {
+    let meshes = [mesh(&[3]), mesh(&[2, 2]), mesh(&[2, 3]), mesh(&[2, 1, 2])];
+    let cost: Arc<dyn CostModel> = Arc::new(VolumeCost);
+    let mut random = Random::new(5);
+    let (mut exchanged, mut plain) = (0, 0);
+    for def in Registry::get()?.ops() {
+        let mut cases = Cases::new();
+        (def.cases)(&mut cases);
+        for case in cases.iter() {
+            for (mesh, round) in meshes.iter().flat_map(|mesh| (0..6).map(move |round| (mesh, round))) {
+                let call = Placed::new(def, case, mesh, Some(&mut random));
+                let planner = [PlannerKind::PerAxis, PlannerKind::Joint][round % 2];
+                let scope = scope(&cost, planner);
+                let Ok(plan) = call.plan(&scope) else { continue };
+                let rows = &plan.plan().rows;
+                // Other collectives of stages count at their score.
+                if rows.iter().any(|row| row.stages.iter().any(|stage| !stage.exchanges())) {
+                    continue;
+                }
+                let ran = scope.clone().enter(|| explain(|| call.layouts(&Scope::current())));
+                ran.value?;
+                let (price, moved) = (plan.price(), ran.report.bytes());
+                let layouts = || call.tensors.iter().map(|x| x.layout().to_string()).collect::<Vec<_>>();
+                assert!(
+                    (price - moved).abs() <= 1e-9 * moved,
+                    "{} of {:?} costs {price}, and moves\n{}",
+                    def.name,
+                    layouts(),
+                    ran.report
+                );
+                let exchanges = rows.iter().any(|row| row.exchanges());
+                exchanged += usize::from(exchanges);
+                plain += usize::from(!exchanges && moved > 0.0);
+            }
+        }
+    }
+    assert!(exchanged > 200 && plain > 500, "{exchanged} with exchanges, {plain} without");
     Ok(())
 }
 

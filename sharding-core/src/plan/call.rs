@@ -2,8 +2,9 @@
 
 use super::cache::KeyOperand;
 use super::feasible::stage_price;
-use super::{Mode, Plan, PlanRequest, in_place, plan, trace};
-use crate::backend::{Backend, Positions};
+use super::{CostModel, Mode, Plan, PlanRequest, in_place, plan, trace};
+use crate::backend::{Backend, IndexMap, Positions};
+use crate::dispatch::guarded;
 use crate::mapping::Places;
 use crate::op::{ErasedKernel, Groups, OpArgs, OpDef, OperandDef, OperandKind, Registry};
 use crate::redistribute::Program;
@@ -15,7 +16,7 @@ use crate::{
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A planned call; see [`crate::plan_call`].
 pub struct CallPlan {
@@ -38,11 +39,22 @@ pub struct CallPlan {
     pub(crate) kernel: ErasedKernel,
     /// The mesh axes along which the staged function communicates.
     pub(crate) staged: SmallVec<[usize; 2]>,
-    pub(crate) price: f64,
+    /// What is certain of the price when the call is planned: all but exchanges whose maps are known.
+    price: f64,
+    exchanges: Option<Box<Exchanges>>,
     /// Whether some value is not held most by the first devices.
     pub(crate) uneven: bool,
     /// The report, in mode Warn where something moves.
     pub(crate) warning: Option<Box<str>>,
+}
+
+/// What the exchanges inside a call move, worked out where somebody asks: that takes as long as planning the call.
+struct Exchanges {
+    maps: Arc<[IndexMap]>,
+    cost: Arc<dyn CostModel>,
+    /// What the rows say of each mesh axis by itself.
+    score: f64,
+    price: OnceLock<f64>,
 }
 
 impl CallPlan {
@@ -50,12 +62,21 @@ impl CallPlan {
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
-    /// What the call moves costs: the redistributions of its operands, and the collectives of staged rows at their score.
-    /// In the unit of the cost model that planned it. An operand that an exchange reads where it lies counts as brought to where
-    /// its rows want it: only so can rows be compared before the exchange is known. (The [cost of the rows](Plan::cost) is a
-    /// score.)
+    /// What the call moves costs: the redistributions of its operands, what its exchanges bring to the device that lacks most,
+    /// and the other collectives of staged rows at their score. In the unit of the cost model that planned it. (The
+    /// [cost of the rows](Plan::cost) is a score of each mesh axis by itself.)
+    ///
+    /// On more than 64 devices an exchange is priced by some of them, as it is where it runs. Where a rule of a user's own does
+    /// not say what its exchanges read (see [`AxisAssignment::maps`](crate::rule::AxisAssignment::maps)) they count at their score.
     pub fn price(&self) -> f64 {
-        self.price
+        let Some(exchanges) = &self.exchanges else { return self.price };
+        let price = exchanges.price.get_or_init(|| {
+            let Exchanges { maps, cost, score, .. } = &**exchanges;
+            let asked =
+                || Ok(in_place::price(maps, &self.operands, &self.results, &self.staged, cost.as_ref()));
+            guarded("the cost model", asked).ok().flatten().unwrap_or(*score)
+        });
+        self.price + price
     }
     /// The layout that each operand has when the kernel runs, on the op's mesh.
     pub fn operands(&self) -> &[TensorLayout] {
@@ -116,7 +137,7 @@ impl CallPlan {
             planner: scope.planner(),
         };
         let plan = plan(&request)?;
-        let moves = !plan.moved.is_empty() || in_place::exchanges(&plan);
+        let moves = !plan.moved.is_empty() || in_place::exchanges(&plan.rows);
         let warning = ((scope.policy().mode == Mode::Warn || scope.reports()) && moves)
             .then(|| trace(&request).to_string().into());
         Self::prepare(def, registry, mesh, groups, &rule_operands, operands, results, plan, warning, scope)
@@ -142,9 +163,14 @@ impl CallPlan {
             .collect::<Result<SmallVec<[Device; 2]>>>()?;
         let mut layouts: SmallVec<[TensorLayout; 4]> = SmallVec::new();
         let mut moves: SmallVec<[Option<Box<Program>>; 4]> = SmallVec::new();
-        let mut price: f64 =
-            plan.rows.iter().enumerate().map(|(axis, row)| stage_price(row, &mesh, axis, scope.cost())).sum();
-        let exchanges = in_place::exchanges(&plan);
+        let (mut price, mut score) = (0.0, 0.0);
+        for (axis, row) in plan.rows.iter().enumerate() {
+            let (others, exchanged) =
+                in_place::stages(row, |row| stage_price(row, &mesh, axis, scope.cost()));
+            (price, score) = (price + others, score + exchanged);
+        }
+        let exchanges = in_place::exchanges(&plan.rows);
+        let explicit = mesh.axis_types().contains(&AxisType::Explicit);
         for ((operand, rule), places) in operands.iter().zip(rule_operands).zip(&plan.operands) {
             let present = match operand {
                 KeyOperand::Tensor(layout) | KeyOperand::Written(layout) if rule.role != Role::Single => {
@@ -162,17 +188,19 @@ impl CallPlan {
                         present.shape(),
                         DeviceMapping::new(&mesh, places)?,
                     )?;
-                    let program = Program::search(present, &target, scope.cost())?;
-                    check_explicit(&program, &def.operand_name(groups, layouts.len()), &mesh)?;
-                    price += program.cost;
-                    match exchanges.then(|| in_place::read_at(present, &target)).flatten() {
-                        Some(layout) if layout == **present => (layout, None),
-                        Some(layout) => {
-                            let program = Program::search(present, &layout, scope.cost())?;
-                            (layout, Some(Box::new(program)))
-                        }
-                        None => (target, Some(Box::new(program))),
+                    let read = exchanges.then(|| in_place::read_at(present, &target)).flatten();
+                    if explicit || read.is_none() {
+                        let program = Program::search(present, &target, scope.cost())?;
+                        check_explicit(&program, &def.operand_name(groups, layouts.len()), &mesh)?;
                     }
+                    let layout = read.unwrap_or(target);
+                    let program = if layout == **present {
+                        None
+                    } else {
+                        Some(Box::new(Program::search(present, &layout, scope.cost())?))
+                    };
+                    price += program.as_ref().map_or(0.0, |program| program.cost);
+                    (layout, program)
                 }
                 None => (
                     TensorLayout::new(rule.meta.dtype, &rule.meta.shape, DeviceMapping::new(&mesh, places)?)?,
@@ -191,7 +219,14 @@ impl CallPlan {
             .collect::<Result<SmallVec<[TensorLayout; 2]>>>()?;
         let shapes = results.iter().map(|layout| local_shapes(layout, &positions)).collect();
         let twins = twins(backend.as_ref(), &positions, &devices, &layouts, &results);
-        let staged = in_place::staged_axes(&plan, &layouts);
+        let staged = in_place::staged_axes(&plan.rows, &plan.operands, &layouts);
+        let exchanges = in_place::maps(&plan.rows).filter(|_| exchanges).map(|maps| {
+            let (maps, cost) = (maps.clone(), scope.shared_cost());
+            Box::new(Exchanges { maps, cost, score, price: OnceLock::new() })
+        });
+        if exchanges.is_none() {
+            price += score;
+        }
         let uneven = layouts.iter().chain(&results).any(|layout| !layout.first_holds_most());
         let kernel = registry.kernel(def.name, backend.kind()).unwrap_or(def.kernel);
         let roles = rule_operands.iter().map(|operand| operand.role).collect();
@@ -214,6 +249,7 @@ impl CallPlan {
             kernel,
             staged,
             price,
+            exchanges,
             uneven,
             warning,
         })

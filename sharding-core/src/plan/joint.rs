@@ -1,11 +1,12 @@
 //! Picking the rows of all mesh axes together.
 
+use super::feasible::stage_price;
 use super::pick::{Choice, Picker};
-use super::{Mode, PlanRequest, PlannerKind};
+use super::{Mode, PlanRequest, PlannerKind, in_place};
 use crate::mapping::Places;
 use crate::redistribute::Program;
-use crate::rule::Role;
-use crate::{AxisType, DeviceMapping, TensorLayout};
+use crate::rule::{Role, RuleOperand};
+use crate::{AxisType, DeviceMapping, Place, TensorLayout};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -74,7 +75,9 @@ impl Search<'_> {
         for (row, assignment) in asked.rows().iter().enumerate() {
             let Ok(score) = view.score(assignment) else { continue };
             if score.allowed && !(raise && score.moves) {
-                choices.push((Choice { row, score }, view.stage_price(assignment)));
+                // What an exchange moves depends on the rows of all mesh axes: nothing of it is certain here.
+                let (certain, _) = in_place::stages(assignment, |row| view.stage_price(row));
+                choices.push((Choice { row, score }, certain));
             }
         }
         // Stable: ties keep the rule's order, as per-axis planning does.
@@ -93,19 +96,27 @@ impl Search<'_> {
         }
     }
 
-    /// Prices a whole combination.
+    /// Prices a whole combination, as [`CallPlan::price`](super::CallPlan::price) does.
     fn weigh(&mut self, picker: &Picker<'_>, stages: f64) {
         self.left = self.left.saturating_sub(1);
         let limit = self.price * MARGIN;
+        let exchanges = in_place::exchanges(picker.committed());
         let mut total = stages;
+        let mut read: SmallVec<[TensorLayout; 4]> = SmallVec::new();
         for (i, operand) in picker.operands().iter().enumerate() {
-            if operand.role != Role::Tensor {
-                continue;
+            if exchanges {
+                let Some(layout) = self.read(i, operand) else { return };
+                total += self.moved(i, layout.places(), operand.role);
+                read.push(layout);
+            } else {
+                total += self.moved(i, &operand.places, operand.role);
             }
-            total += self.moved(i, &operand.places);
             if total >= limit && self.best.is_some() {
                 return;
             }
+        }
+        if exchanges {
+            total += self.exchanged(picker, &read);
         }
         if total < limit || self.best.is_none() && total.is_finite() {
             self.price = total;
@@ -113,24 +124,63 @@ impl Search<'_> {
         }
     }
 
+    /// Where the exchanges of a combination read an operand.
+    fn read(&mut self, i: usize, operand: &RuleOperand) -> Option<TensorLayout> {
+        let mesh = self.request.mesh;
+        let lay = |places: &[Place]| {
+            let mapping = DeviceMapping::new(mesh, places).ok()?;
+            TensorLayout::new(operand.meta.dtype, &operand.meta.shape, mapping).ok()
+        };
+        let wanted = lay(&operand.places)?;
+        let present = self.request.operands.get(i).filter(|present| present.role == Role::Tensor);
+        let Some(present) = present.filter(|present| present.places != operand.places) else {
+            return Some(wanted);
+        };
+        // On an explicit mesh axis what the rows want must come about without communication, read in place or not.
+        if mesh.axis_types().contains(&AxisType::Explicit)
+            && !self.moved(i, &operand.places, operand.role).is_finite()
+        {
+            return None;
+        }
+        let in_place = in_place::read_at(&lay(&present.places)?, &wanted);
+        Some(in_place.unwrap_or(wanted))
+    }
+
+    /// What the exchanges of a combination cost that read operands there.
+    fn exchanged(&self, picker: &Picker<'_>, read: &[TensorLayout]) -> f64 {
+        let PlanRequest { mesh, cost, results, .. } = *self.request;
+        let rows = picker.committed();
+        let known = || {
+            let layouts = results.iter().zip(picker.results()).map(|(meta, places)| {
+                TensorLayout::new(meta.dtype, &meta.shape, DeviceMapping::new(mesh, places).ok()?).ok()
+            });
+            let wanted: SmallVec<[Places; 4]> =
+                picker.operands().iter().map(|operand| operand.places.clone()).collect();
+            let axes = in_place::staged_axes(rows, &wanted, read);
+            in_place::price(in_place::maps(rows)?, read, &layouts.collect::<Option<Vec<_>>>()?, &axes, cost)
+        };
+        let score = |(axis, row)| in_place::stages(row, |row| stage_price(row, mesh, axis, cost)).1;
+        known().unwrap_or_else(|| rows.iter().enumerate().map(score).sum())
+    }
+
     /// What it costs to bring an operand to these placements; infinite where it cannot be done.
-    fn moved(&mut self, i: usize, places: &Places) -> f64 {
-        let Some(known) = self.prices.get_mut(i) else { return 0.0 };
+    fn moved(&mut self, i: usize, places: &[Place], role: Role) -> f64 {
+        let Some(known) = self.prices.get_mut(i).filter(|_| role == Role::Tensor) else { return 0.0 };
         if let Some(price) = known.get(places) {
             return *price;
         }
         let price = price(self.request, i, places).unwrap_or(f64::INFINITY);
-        known.insert(places.clone(), price);
+        known.insert(places.into(), price);
         price
     }
 }
 
-fn price(request: &PlanRequest<'_>, i: usize, places: &Places) -> Option<f64> {
+fn price(request: &PlanRequest<'_>, i: usize, places: &[Place]) -> Option<f64> {
     let operand = request.operands.get(i)?;
-    if operand.places == *places {
+    if operand.places.as_slice() == places {
         return Some(0.0);
     }
-    let lay = |places: &Places| {
+    let lay = |places: &[Place]| {
         let mapping = DeviceMapping::new(request.mesh, places).ok()?;
         TensorLayout::new(operand.meta.dtype, &operand.meta.shape, mapping).ok()
     };

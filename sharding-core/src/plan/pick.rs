@@ -215,6 +215,16 @@ impl<'a> Picker<'a> {
         self.costs.push(choice.score.cost);
     }
 
+    /// The committed rows.
+    pub(super) fn committed(&self) -> &[AxisAssignment] {
+        &self.committed
+    }
+
+    /// The placements of the results on the committed mesh axes.
+    pub(super) fn results(&self) -> &[Places] {
+        &self.results
+    }
+
     /// The placements of the operands, as far as committed.
     pub(super) fn operands(&self) -> &[RuleOperand] {
         &self.operands

@@ -1,9 +1,10 @@
 //! Rows, and lists of them.
 
 use crate::Place;
-use crate::backend::StepKind;
+use crate::backend::{IndexMap, StepKind};
 use smallvec::SmallVec;
 use std::fmt;
+use std::sync::Arc;
 
 /// A collective on a small intermediate that a staged row runs: part of the row's cost and report.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +32,9 @@ pub struct AxisAssignment {
     pub results: SmallVec<[Place; 2]>,
     /// The collectives that the op's staged function runs on this axis; empty for a row whose local kernel is enough.
     pub stages: SmallVec<[StageCollective; 2]>,
+    /// What the exchanges among its stages read, by global indices: a map for each result, in order. From them follows what the
+    /// exchanges of all mesh axes together move; `None` where the rule does not say.
+    pub maps: Option<Arc<[IndexMap]>>,
 }
 
 impl AxisAssignment {
@@ -40,6 +44,7 @@ impl AxisAssignment {
             operands: operands.into_iter().collect(),
             results: results.into_iter().collect(),
             stages: SmallVec::new(),
+            maps: None,
         }
     }
     /// Whether elements of its operands change their device inside the op: what policies count as a reshard.
@@ -99,6 +104,21 @@ impl Rows {
     ) {
         self.push(AxisAssignment {
             stages: stages.into_iter().collect(),
+            ..AxisAssignment::new(operands, results)
+        });
+    }
+    /// Adds a row on which the op's staged function is an exchange of each of these maps, in the order of the results; the
+    /// stages are those of [`exchange_stage`](super::exchange_stage).
+    pub fn add_exchanged(
+        &mut self,
+        operands: impl IntoIterator<Item = Place>,
+        results: impl IntoIterator<Item = Place>,
+        stages: impl IntoIterator<Item = StageCollective>,
+        maps: impl IntoIterator<Item = IndexMap>,
+    ) {
+        self.push(AxisAssignment {
+            stages: stages.into_iter().collect(),
+            maps: Some(maps.into_iter().collect()),
             ..AxisAssignment::new(operands, results)
         });
     }

@@ -59,7 +59,7 @@ pub fn literal_rows(cx: &RuleCx<'_>, list: &[LiteralRow], rows: &mut Rows) {
         let operands = (0..cx.operands.len()).map(operand).collect::<Option<_>>();
         let results = literal.results.iter().cycle().zip(cx.results).map(result).collect::<Option<_>>();
         let (Some(operands), Some(results)) = (operands, results) else { continue };
-        let row = AxisAssignment { operands, results, stages: smallvec::SmallVec::new() };
+        let row = AxisAssignment { operands, results, stages: smallvec::SmallVec::new(), maps: None };
         if row.operands.iter().enumerate().all(|(i, place)| !written(i) || *place == cx.place(i)) {
             rows.push(row);
         }

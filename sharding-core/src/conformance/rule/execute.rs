@@ -2,7 +2,7 @@
 
 use super::Subject;
 use super::trial::Trial;
-use crate::backend::{Backend, LocalArray, LocalArrays, StepKind};
+use crate::backend::{Backend, IndexMap, LocalArray, LocalArrays, StepKind};
 use crate::conformance::host::{HostArray, Random, close, flat_indices, parts, unravel};
 use crate::kernel::KernelCx;
 use crate::mapping::Places;
@@ -20,6 +20,8 @@ pub(super) struct Execution {
     pub(super) written: Vec<Vec<HostArray>>,
     /// What the staged function ran.
     collectives: SmallVec<[StageCollective; 2]>,
+    /// The maps of the exchanges among it.
+    maps: Vec<IndexMap>,
 }
 
 impl Execution {
@@ -41,6 +43,7 @@ impl Execution {
             results: turned(count, &|d, i| results.get(d)?.get(i).cloned(), results.len())?,
             written: turned(stores, &|d, i| written.get(d)?.get(i).cloned(), written.len())?,
             collectives: SmallVec::new(),
+            maps: Vec::new(),
         })
     }
 }
@@ -149,6 +152,14 @@ impl<'a> Executor<'a> {
                     row.stages, execution.collectives
                 )));
             }
+            // As text: what fills may be NaN, which is not equal to itself.
+            let text = |maps: &[IndexMap]| format!("{maps:?}");
+            if row.maps.as_ref().is_some_and(|maps| text(maps) != text(&execution.maps)) {
+                return Err(Wrong::new(format!(
+                    "the row declares exchanges of {:?}, the staged function runs {:?}",
+                    row.maps, execution.maps
+                )));
+            }
         }
         let mut elements = 0;
         if execution.results.len() != layouts.len() {
@@ -211,6 +222,7 @@ impl<'a> Executor<'a> {
             let mut execution = Execution::read(subject.backend, &per_device, &[])
                 .map_err(|error| Wrong::new(error.to_string()))?;
             execution.collectives = cx.collectives().into();
+            execution.maps = cx.maps().to_vec();
             return Ok(Some((execution, layouts)));
         }
         let (mut made, mut stored) = (Vec::new(), Vec::new());
