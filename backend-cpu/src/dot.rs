@@ -1,5 +1,5 @@
-//! Batched matrix products: `gemm` for floats, scalar products of rows for a few rows by a transposed matrix, blocked loops
-//! for small products and for integers.
+//! Batched matrix products: [panels](crate::panel) for f32 by a transposed matrix, scalar products for only a few rows by
+//! one, `gemm` for other floats, blocked loops for small products and for integers.
 //!
 //! f16 and bf16 are converted to f32 as a whole, multiplied, and rounded once. Integers of every width are multiplied as
 //! i64, whose low bits are those of any narrower product, and of u64.
@@ -9,6 +9,7 @@ use crate::device::{self, dispatch, vectorize};
 use crate::element::{Item, Kind, Narrow, is_narrow, kind, with_narrow};
 use crate::map::{Lane, apply};
 use crate::memory::Block;
+use crate::panel::{self, Side};
 use crate::storage::{View, as_slots, internal, overwrite, unsupported, with_word};
 use bytemuck::cast_slice;
 use gemm::Parallelism;
@@ -18,29 +19,26 @@ use sharding_core::{DType, Result, Shape};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// Products of at most this many multiplications skip `gemm`, whose packing costs more than they do.
 const SMALL: usize = 16 * 16 * 16;
-/// Products of at least this many multiplications split over the pool.
-const LARGE: usize = 1 << 22;
+/// Products of at least this many multiplications split over the pool, as do those whose factors alone take as long to read.
+const LARGE: usize = 1 << 20;
 /// Matrices of at least this many multiplications split inside rather than over the batch.
 const SPLIT: usize = 1 << 25;
 /// Rows of a result that loops add up together, so that they share what is read of the right factor.
 const ROWS: usize = 4;
 /// Columns of such rows that loops add up together, in registers: of one row four times as many.
 const COLUMNS: usize = 8;
-/// Up to this many rows by a transposed matrix, `gemm` spends more on bringing the matrix into order than on the product.
-const FEW_ROWS: usize = 128;
-/// Rows of a result per task of the pool, where scalar products of rows are taken.
-const ROW_TASK: usize = 8;
+/// Up to this many rows by a transposed matrix are scalar products.
+const FEW_ROWS: usize = 4;
+/// Columns of a result per task of the pool, where scalar products of rows are taken.
+const COLUMN_TASK: usize = 64;
 /// Scalar products shorter than this are left to other loops.
 const SHORT: usize = 16;
-/// So many rows are worth bringing a matrix into order, unless scalar products are at least [`LONG`]: adding up the lanes
-/// of each costs as much as that.
+/// So many rows are worth bringing a matrix into order.
 const SOME_ROWS: usize = 16;
-/// See [`SOME_ROWS`].
-const LONG: usize = 256;
 
 /// See [`Backend::supports`](sharding_core::backend::Backend::supports).
 pub(crate) fn supports(inputs: &[LocalMeta]) -> Support {
@@ -379,7 +377,9 @@ impl<T: Item> Product<'_, T> {
     fn spread(&self) -> Spread {
         let count: usize = self.batch.iter().product();
         let work = self.work();
-        match (work.saturating_mul(count) >= LARGE, count > 1 && work < SPLIT) {
+        let read = self.k.saturating_mul(self.m.saturating_add(self.n));
+        let large = work.saturating_mul(count) >= LARGE || device::is_large(read.saturating_mul(count));
+        match (large, count > 1 && work < SPLIT) {
             (false, _) => Spread::None,
             (true, true) => Spread::Batch,
             (true, false) => Spread::Inside,
@@ -475,12 +475,17 @@ trait Multiply: Item {
 }
 impl Multiply for f32 {
     fn all(product: &Product<'_, Self>, out: &mut [MaybeUninit<Self>]) {
-        if !product.is_rows() {
+        let (is_rows, spread) = (product.is_rows(), product.spread());
+        if !is_rows && !product.is_panels() {
             return product.by_size(1.0, out);
         }
-        let spread = product.spread();
         product.each(spread == Spread::Batch, out, |a, b, out| {
-            product.by_rows(a, b, out, spread == Spread::Inside);
+            let split = spread == Spread::Inside;
+            if is_rows {
+                product.by_rows(a, b, out, split);
+            } else if !product.by_panels(a, b, out, split) {
+                product.by_gemm(1.0, a, b, out, split);
+            }
         });
     }
 }
@@ -496,32 +501,58 @@ impl Multiply for i64 {
 }
 
 impl Product<'_, f32> {
-    /// Whether scalar products of rows are the way: a few rows by a matrix whose columns lie in order.
+    /// Whether rows of the left factor and columns of the right one are slices.
+    fn is_sliced(&self) -> bool {
+        self.a.column == 1 && self.b.row == 1
+    }
+
+    /// Whether scalar products of rows are the way.
     fn is_rows(&self) -> bool {
-        let least = if self.m <= SOME_ROWS { SHORT } else { LONG };
-        self.m <= FEW_ROWS && self.k >= least && self.a.column == 1 && self.b.row == 1
+        self.m <= FEW_ROWS && self.k >= SHORT && self.is_sliced()
+    }
+
+    /// Whether panels are the way. Where rows of the right factor are slices, `gemm` reads them where they lie.
+    fn is_panels(&self) -> bool {
+        self.is_sliced() && self.work() > SMALL && panel::pays(self.m, self.k, self.n)
+    }
+
+    /// One matrix by panels; false where there is no memory for them.
+    fn by_panels(&self, a: isize, b: isize, out: &mut [MaybeUninit<f32>], split: bool) -> bool {
+        let rows = Side { data: self.a.data, at: a, line: self.a.row, count: self.m };
+        let columns = Side { data: self.b.data, at: b, line: self.b.column, count: self.n };
+        panel::product((rows, columns), self.k, self.bias.as_deref(), out, split)
     }
 
     /// One matrix by scalar products of rows, `split` over the pool.
     fn by_rows(&self, a: isize, b: isize, out: &mut [MaybeUninit<f32>], split: bool) {
-        let task = |i: usize, out: &mut [MaybeUninit<f32>]| {
-            let a = a + (i * ROW_TASK) as isize * self.a.row;
-            dispatch(RowProducts { product: self, a, b, out });
+        let (n, width) = (self.n, if split { COLUMN_TASK } else { self.n });
+        assert!(out.len() == self.m * n);
+        let start = device::Start::new(out);
+        let task = |number: usize| {
+            let columns = number * width..n.min((number + 1) * width);
+            let places = (0..self.m).map(|i| {
+                // SAFETY: these columns of a row lie inside `out`, and no other task has them.
+                unsafe { std::slice::from_raw_parts_mut(start.at(i * n + columns.start), columns.len()) }
+            });
+            let out = places.collect();
+            dispatch(RowProducts { product: self, a, b, columns: columns.clone(), out });
         };
         if split {
-            device::chunks(out, ROW_TASK * self.n, task);
+            device::each(n.div_ceil(width), task);
         } else {
-            task(0, out);
+            task(0);
         }
     }
 }
 
-/// Rows of a result from row `a` of the left factor on: each element is a scalar product of two slices.
+/// Some columns of a result of a few rows: each element is a scalar product of two slices.
 struct RowProducts<'a> {
     product: &'a Product<'a, f32>,
     a: isize,
     b: isize,
-    out: &'a mut [MaybeUninit<f32>],
+    columns: Range<usize>,
+    /// These columns of every row.
+    out: SmallVec<[&'a mut [MaybeUninit<f32>]; FEW_ROWS]>,
 }
 
 impl WithSimd for RowProducts<'_> {
@@ -529,23 +560,25 @@ impl WithSimd for RowProducts<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { product, a, b, out } = self;
-        let Product { a: x, b: y, k, n, .. } = product;
-        let row = |i: usize| &x.data[(a + i as isize * x.row) as usize..][..*k];
+        let Self { product, a, b, columns: range, mut out } = self;
+        let Product { a: x, b: y, k, .. } = product;
+        let row = |i: usize| &x.data[(a + i.min(out.len() - 1) as isize * x.row) as usize..][..*k];
         let column = |j: usize| &y.data[(b + j as isize * y.column) as usize..][..*k];
-        // Four rows at a time share what is read of four columns.
-        for (block, out) in out.chunks_mut(4 * n).enumerate() {
-            let rows = out.len() / n;
-            let first = |i: usize| row(4 * block + i.min(rows - 1));
-            let mut j = 0;
-            while j < *n {
-                if rows == 1 {
-                    put(scalar_products(simd, [first(0)], columns::<4>(j, *n, &column)), j, product, out);
-                } else {
-                    let rows = [first(0), first(1), first(2), first(3)];
-                    put(scalar_products(simd, rows, columns::<4>(j, *n, &column)), j, product, out);
+        let rows = [row(0), row(1), row(2), row(3)];
+        let one = out.len() == 1;
+        // All rows share what is read of four columns.
+        for j in range.clone().step_by(4) {
+            let others = columns::<4>(j, range.end, &column);
+            let sums = if one {
+                [scalar_products(simd, [rows[0]], others)[0]; FEW_ROWS]
+            } else {
+                scalar_products(simd, rows, others)
+            };
+            let bias = product.bias_from(j);
+            for (sums, out) in sums.iter().zip(&mut out) {
+                for (c, (sum, slot)) in sums.iter().zip(&mut out[j - range.start..]).enumerate() {
+                    slot.write(bias.get(c).map_or(*sum, |bias| *sum + *bias));
                 }
-                j += 4;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The cpu backend: host memory, kernels that vectorise, matrix products by the `gemm` crate.
+//! The cpu backend: host memory, kernels that vectorise, matrix products by panels of its own or by the `gemm` crate.
 //!
 //! It registers itself for the device kind `cpu`; a program links it through the feature `cpu` of `sharding-ops`, or
 //! with `use backend_cpu as _;`.
@@ -48,6 +48,7 @@ mod gather;
 mod iota;
 mod map;
 mod memory;
+mod panel;
 mod random;
 mod reduce;
 mod storage;

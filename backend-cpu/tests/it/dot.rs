@@ -4,8 +4,9 @@ use crate::support::{
     Form, Sample, array, assert_close, assert_same, extent, form, indices, launch, number, values, view,
 };
 use proptest::prelude::*;
-use sharding_core::backend::{FusedOp, Primitive};
+use sharding_core::backend::{FusedOp, LocalArray, Primitive};
 use sharding_core::{DType, Shape, broadcast};
+use std::ops::Range;
 
 /// Shapes of the factors and of the result.
 type Shapes = (Vec<usize>, Vec<usize>, Shape);
@@ -123,6 +124,81 @@ fn tiles_fit_together() {
         let got = launch(&linear, &[&a, &weight, &array([n], &float(&bias))], DType::F32, &[m, n].into());
         let want: Vec<f32> = want.iter().enumerate().map(|(i, x)| x + bias[i % n] as f32).collect();
         assert_same(&values::<f32>(&got.unwrap()), &want);
+    }
+}
+
+/// A matrix that lies in a larger one, its rows in order or backwards; small integers, whose sums are exact.
+fn inside(rows: usize, columns: usize, seed: usize, backwards: bool) -> (LocalArray, Vec<f32>) {
+    let (height, width) = (rows + 3, columns + 5);
+    let data: Vec<f32> = (0..height * width).map(|i| ((i * 29 + i / 11 + seed) % 15) as f32 - 7.0).collect();
+    let mut found = array([height, width], &data).slice(0, 2, rows).slice(1, 4, columns);
+    if backwards {
+        let mut meta = found.meta().clone();
+        meta.offset += (rows - 1) * width;
+        meta.strides[0] = -(width as isize);
+        found = LocalArray::new(meta, found.storage().clone());
+    }
+    let row = |i: usize| 2 + if backwards { rows - 1 - i } else { i };
+    let elements = (0..rows).flat_map(|i| (0..columns).map(move |l| (i, l)));
+    (found, elements.map(|(i, l)| data[row(i) * width + 4 + l]).collect())
+}
+
+/// Rows by rows, of sizes at which panels, tiles and stretches end.
+#[test]
+fn panels_fit_together() {
+    for (m, n) in
+        [4, 5, 7, 16, 17, 24, 63, 64, 65, 130].into_iter().flat_map(|m| [16, 19, 64, 81].map(|n| (m, n)))
+    {
+        for k in [32, 35, 512, 517, 1030] {
+            let ((a, xs), (weight, ys)) = (inside(m, k, 1, n % 2 == 0), inside(n, k, 4, m % 2 == 0));
+            let bias: Vec<f32> = (0..n).map(|j| j as f32).collect();
+            let sum = |i: usize, j: usize| (0..k).map(|l| xs[i * k + l] * ys[j * k + l]).sum::<f32>();
+            let want: Vec<f32> = (0..m * n).map(|at| sum(at / n, at % n)).collect();
+            let got = launch(&Primitive::Dot, &[&a, &weight.permute(&[1, 0])], DType::F32, &[m, n].into());
+            assert_same(&values::<f32>(&got.unwrap()), &want);
+            let want: Vec<f32> = want.iter().enumerate().map(|(at, x)| x + bias[at % n]).collect();
+            let linear = Primitive::Fused(FusedOp::Linear);
+            let got = launch(&linear, &[&a, &weight, &array([n], &bias)], DType::F32, &[m, n].into());
+            assert_same(&values::<f32>(&got.unwrap()), &want);
+        }
+    }
+}
+
+/// Whatever part of a linear layer is computed, and so whichever factor is in panels and however the work is cut, its elements
+/// are those of the whole, bit for bit.
+#[test]
+fn parts_of_a_linear_layer_are_those_of_the_whole() {
+    let (m, k, n) = (300, 700, 520);
+    let sampled =
+        |count: usize, seed: u64| -> Vec<f32> { (0..count as u64).map(|i| f32::sample(seed + i)).collect() };
+    let (x, weight, bias) = (
+        array([m, k], &sampled(m * k, 1)),
+        array([n, k], &sampled(n * k, 1 << 20)),
+        array([n], &sampled(n, 1 << 30)),
+    );
+    let linear = |rows: Range<usize>, columns: Range<usize>| -> Vec<u32> {
+        let x = x.slice(0, rows.start, rows.len());
+        let (weight, bias) =
+            (weight.slice(0, columns.start, columns.len()), bias.slice(0, columns.start, columns.len()));
+        let shape = Shape::from([rows.len(), columns.len()]);
+        let got = launch(&Primitive::Fused(FusedOp::Linear), &[&x, &weight, &bias], DType::F32, &shape);
+        values::<f32>(&got.unwrap()).into_iter().map(f32::to_bits).collect()
+    };
+    let whole = linear(0..m, 0..n);
+    for (rows, columns) in [
+        (0..150, 0..n),
+        (7..13, 0..n),
+        (40..57, 3..519),
+        (0..m, 100..130),
+        (290..300, 500..517),
+        (1..300, 64..128),
+    ] {
+        let want: Vec<u32> = rows
+            .clone()
+            .flat_map(|i| columns.clone().map(move |j| (i, j)))
+            .map(|(i, j)| whole[i * n + j])
+            .collect();
+        assert!(linear(rows.clone(), columns.clone()) == want, "rows {rows:?}, columns {columns:?}");
     }
 }
 
