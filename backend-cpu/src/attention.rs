@@ -7,6 +7,7 @@
 
 use crate::device::{self, dispatch, is_large};
 use crate::element::{Cell, Slot, Truth};
+use crate::panel::turn_all;
 use crate::storage::{View, internal, overwrite, unsupported};
 use pulp::{Simd, WithSimd};
 use sharding_core::backend::{Attention, AttentionExtents, LocalArray, LocalMeta, Support};
@@ -345,13 +346,33 @@ impl WithSimd for Block<'_> {
         if rows < lanes {
             query.fill(0.0);
         }
-        for row in 0..rows {
+        let mut row = 0;
+        while row < rows {
+            // As many as are of one head.
             let (head, i) = place(row);
+            let count = (rows - row).min(extents.queries - i);
             let start = call.query.start(&extents.batch, entry, head) + i as isize * call.query.row;
-            for (t, column) in query.chunks_exact_mut(lanes).enumerate() {
-                let at = start + t as isize * call.query.column;
-                column[row] = call.query.data[at as usize] * call.scale;
+            if call.query.column == 1 {
+                // SAFETY: queries `i..i + count` and all their components are within the extents of the query, all of whose elements
+                // lie in its data; and these rows are in the room.
+                unsafe {
+                    let from = call.query.data.as_ptr().offset(start);
+                    let to = query.as_mut_ptr().add(row);
+                    turn_all(from, call.query.row, to, lanes as isize, (count, width));
+                }
+            } else {
+                for (t, column) in query.chunks_exact_mut(lanes).enumerate() {
+                    for (i, slot) in column[row..row + count].iter_mut().enumerate() {
+                        let at = start + i as isize * call.query.row + t as isize * call.query.column;
+                        *slot = call.query.data[at as usize];
+                    }
+                }
             }
+            row += count;
+        }
+        let scale = simd.splat_f32s(call.scale);
+        for query in S::as_mut_simd_f32s(query).0 {
+            *query = simd.mul_f32s(*query, scale);
         }
 
         let last = keys as i64 - 1;
@@ -436,12 +457,13 @@ impl WithSimd for Block<'_> {
         }
         let mixed = &*floats(&mut room.mixed[..value_width * lines]);
         let (sum, max) = (&*floats(&mut room.sum[..lines]), &*floats(&mut room.max[..lines]));
+        // SAFETY: there are so many rows in the room and in the result.
+        unsafe {
+            let to = out.as_mut_ptr().cast();
+            turn_all(mixed.as_ptr(), lanes as isize, to, out_width as isize, (value_width, rows));
+        }
         for (row, out) in out.chunks_exact_mut(out_width).enumerate() {
-            let (values, parts) = out.split_at_mut(value_width);
-            for (slot, column) in values.iter_mut().zip(mixed.chunks_exact(lanes)) {
-                slot.put(column[row]);
-            }
-            if let [total, most] = parts {
+            if let [total, most] = &mut out[value_width..] {
                 total.put(sum[row]);
                 most.put(max[row] * LN_2);
             }

@@ -57,24 +57,45 @@ impl Side<'_> {
     /// Brings some lines of it into a panel: `out[l][i]` is element `l` of line `i`; 0 where there is no line.
     fn fill(&self, lines: Range<usize>, elements: Range<usize>, lanes: usize, out: &mut [MaybeUninit<f32>]) {
         let (count, depth) = (lines.len(), elements.len());
-        let place = |i: usize, l: usize| self.element(lines.start + i, elements.start + l);
         if count < lanes {
             out.chunks_mut(lanes).for_each(|out| out[count..].fill(MaybeUninit::new(0.0)));
         }
-        let (whole, full) = (count / FOUR * FOUR, depth / FOUR * FOUR);
         assert!(out.len() >= depth * lanes && count <= lanes);
-        let (from, to) = (self.data.as_ptr(), out.as_mut_ptr().cast::<f32>());
-        blocks(whole, full, |i, l| {
-            // SAFETY: lines `i..i + 4` have elements `l..l + 4`, all of which lie in the data, and the panel has places for them.
-            unsafe {
-                turn::<false>(from.offset(place(i, l)), self.line, to.add(l * lanes + i), lanes as isize)
-            };
-        });
-        for l in 0..depth {
-            let rest = if l < full { whole..count } else { 0..count };
-            for i in rest {
-                out[l * lanes + i].write(self.data[place(i, l) as usize]);
-            }
+        // SAFETY: all these elements lie in the data, and the panel has places for them.
+        unsafe {
+            let from = self.data.as_ptr().offset(self.element(lines.start, elements.start));
+            turn_all(from, self.line, out.as_mut_ptr().cast(), lanes as isize, (count, depth));
+        }
+    }
+}
+
+/// `to[l * lanes + i] = from[i * line + l]` for so many lines `i` of so many elements `l`.
+///
+/// # Safety
+/// All of these places are there.
+#[inline(always)]
+pub(crate) unsafe fn turn_all(
+    from: *const f32,
+    line: isize,
+    to: *mut f32,
+    lanes: isize,
+    (lines, elements): (usize, usize),
+) {
+    let (whole, full) = (lines / FOUR * FOUR, elements / FOUR * FOUR);
+    let places = |i: usize, l: usize| {
+        let (i, l) = (i as isize, l as isize);
+        (from.wrapping_offset(i * line + l), to.wrapping_offset(l * lanes + i))
+    };
+    blocks(whole, full, |i, l| {
+        let (from, to) = places(i, l);
+        // SAFETY: the caller's promise.
+        unsafe { turn::<false>(from, line, to, lanes) };
+    });
+    for l in 0..elements {
+        for i in if l < full { whole } else { 0 }..lines {
+            let (from, to) = places(i, l);
+            // SAFETY: the caller's promise.
+            unsafe { *to = *from };
         }
     }
 }
