@@ -1,8 +1,8 @@
 //! `bench --peers`: the same work here and in other systems, on this machine, in one run.
 //!
 //! Every system is a process that stays and answers one question at a time: how long does this take? The question goes
-//! around seven times, so that what disturbs the machine disturbs all alike, and the median of the seven counts. Only
-//! ratios are printed: seconds of one machine at one hour say nothing on another. It is no gate: machines differ.
+//! around seven times, so that what disturbs the machine disturbs all alike, and the median of the seven counts. Work that
+//! is compared with other work of ours goes around together with it. Only ratios are printed: seconds of one machine at one hour say nothing on another. It is no gate: machines differ.
 
 mod machine;
 mod table;
@@ -114,15 +114,11 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
         return Err(format!("no work that others do as well begins with {}", args.names.join(", ")).into());
     }
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
-    for item in &items {
-        eprintln!("{item}");
-        match compare(item, &mut ours, &mut others)? {
-            Compared::Row(row) => rows.push(row),
-            Compared::Failures(row, why) => {
-                rows.extend(row);
-                failures.extend(why);
-            }
-        }
+    for group in groups(&items) {
+        eprintln!("{}", group.join(", "));
+        let (found, why) = compare(&group, &mut ours, &mut others)?;
+        rows.extend(found);
+        failures.extend(why);
     }
     let abouts: Vec<_> = others.iter().map(|other| &other.about).collect();
     print!("{}", machine::lines(&abouts)?);
@@ -153,20 +149,30 @@ fn parse(arguments: &[&str]) -> Result<Args> {
     Ok(args)
 }
 
-/// What came of one item.
-enum Compared {
-    /// All who have it did it.
-    Row(Row),
-    /// Some did not, for these reasons; the row of the rest, if we did.
-    Failures(Option<Row>, Vec<String>),
+/// Items whose names differ in `tpN` alone, which the table compares with each other; the others alone.
+fn groups(items: &[String]) -> Vec<Vec<String>> {
+    let without = |item: &str| {
+        let ways = |part: &&str| part.strip_prefix("tp").is_some_and(|ways| ways.parse::<usize>().is_ok());
+        item.split('/').filter(|part| !ways(part)).collect::<Vec<_>>().join("/")
+    };
+    let mut groups: Vec<Vec<String>> = Vec::new();
+    for item in items {
+        let own = |group: &&mut Vec<String>| group.iter().any(|other| without(other) == without(item));
+        match groups.iter_mut().find(own) {
+            Some(group) => group.push(item.clone()),
+            None => groups.push(vec![item.clone()]),
+        }
+    }
+    groups
 }
 
-/// Asks all who have the item, [`ROUNDS`] times in turn. Who gives no answer is asked no more, and the others go on.
-fn compare(item: &str, ours: &mut Worker, others: &mut [Worker]) -> Result<Compared> {
+/// Asks all who have the items, [`ROUNDS`] times in turn. Who gives no answer is not asked that again, and the others go on: their
+/// rows, and why it is not all.
+fn compare(items: &[String], ours: &mut Worker, others: &mut [Worker]) -> Result<(Vec<Row>, Vec<String>)> {
     let mut failures = Vec::new();
-    // By the number of the worker; ours has none.
-    let mut seconds: BTreeMap<Option<usize>, Vec<f64>> = BTreeMap::new();
-    for _ in 0..ROUNDS {
+    // By item and the number of the worker; ours has none.
+    let mut seconds: BTreeMap<(&str, Option<usize>), Vec<f64>> = BTreeMap::new();
+    for item in std::iter::repeat_n(items, ROUNDS).flatten() {
         let workers = others.iter_mut().enumerate().map(|(i, other)| (Some(i), other));
         for (number, worker) in std::iter::once((None, &mut *ours)).chain(workers) {
             if !worker.has(item) {
@@ -176,7 +182,7 @@ fn compare(item: &str, ours: &mut Worker, others: &mut [Worker]) -> Result<Compa
             let failed =
                 |why: &str, about: &About| format!("{item} by {} ({}): {why}", about.peer, about.way);
             match worker.ask(item) {
-                Answer::Seconds(value) => seconds.entry(number).or_default().push(value),
+                Answer::Seconds(value) => seconds.entry((item, number)).or_default().push(value),
                 // Nobody else is of use without us.
                 Answer::Lost(why) if number.is_none() => return Err(failed(&why, &worker.about).into()),
                 Answer::Cannot(why) | Answer::Lost(why) => {
@@ -186,22 +192,24 @@ fn compare(item: &str, ours: &mut Worker, others: &mut [Worker]) -> Result<Compa
             }
         }
     }
-    let mut medians: BTreeMap<_, _> =
-        seconds.iter().map(|(number, values)| (*number, table::median(values))).collect();
-    let row = medians.remove(&None).map(|ours| Row {
-        item: item.to_owned(),
-        ours,
-        others: medians.into_iter().filter_map(|(number, value)| Some((number?, value))).collect(),
-    });
-    Ok(match row {
-        Some(row) if failures.is_empty() => Compared::Row(row),
-        row => Compared::Failures(row, failures),
-    })
+    let median = |item: &str, number| seconds.get(&(item, number)).map(|values| table::median(values));
+    let row = |item: &String| {
+        let others = (0..others.len()).filter_map(|i| Some((i, median(item, Some(i))?)));
+        Some(Row { item: item.clone(), ours: median(item, None)?, others: others.collect() })
+    };
+    Ok((items.iter().filter_map(row).collect(), failures))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_compared_goes_around_together() {
+        let items = ["x/tp1/8", "tp/1", "x/tp1/9", "x/tp2/8", "tp/2", "x/tp2/9"].map(str::to_owned);
+        let want: [&[&str]; 4] = [&["x/tp1/8", "x/tp2/8"], &["tp/1"], &["x/tp1/9", "x/tp2/9"], &["tp/2"]];
+        assert_eq!(groups(&items), want);
+    }
 
     #[test]
     fn flags_and_names_are_read_and_mistakes_are_named() {
