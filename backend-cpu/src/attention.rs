@@ -6,8 +6,8 @@
 //! query does not depend on the queries beside it.
 
 use crate::device::{self, dispatch, is_large};
+use crate::dot::panel::turn_all;
 use crate::element::{Cell, Slot, Truth};
-use crate::panel::turn_all;
 use crate::storage::{View, internal, overwrite, unsupported};
 use pulp::{Simd, WithSimd};
 use sharding_core::backend::{Attention, AttentionExtents, LocalArray, LocalMeta, Support};

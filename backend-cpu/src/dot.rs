@@ -1,18 +1,20 @@
-//! Batched matrix products: [panels](crate::panel) for f32 by a transposed matrix, scalar products for only a few rows by
+//! Batched matrix products: [panels](panel) for f32 by a transposed matrix, scalar products for only a few rows by
 //! one, `gemm` for other floats, blocked loops for small products and for integers.
 //!
 //! f16 and bf16 are converted to f32 as a whole, multiplied, and rounded once. Integers of every width are multiplied as
 //! i64, whose low bits are those of any narrower product, and of u64.
+
+pub(crate) mod panel;
 
 use crate::copy::{Transfer, spread};
 use crate::device::{self, dispatch, vectorize};
 use crate::element::{Item, Kind, Narrow, is_narrow, kind, with_narrow};
 use crate::map::{Lane, apply};
 use crate::memory::Block;
-use crate::panel::{self, Side};
 use crate::storage::{View, as_slots, internal, overwrite, unsupported, with_word};
 use bytemuck::cast_slice;
 use gemm::Parallelism;
+use panel::Side;
 use pulp::{Simd, WithSimd};
 use sharding_core::backend::{LocalArray, LocalMeta, Support};
 use sharding_core::{DType, Result, Shape};

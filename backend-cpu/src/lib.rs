@@ -48,7 +48,6 @@ mod gather;
 mod iota;
 mod map;
 mod memory;
-mod panel;
 mod random;
 mod reduce;
 mod storage;
