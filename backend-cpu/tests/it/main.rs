@@ -10,5 +10,6 @@ mod gather;
 mod map;
 mod memory;
 mod reduce;
+mod sum;
 mod support;
 mod thread;

@@ -291,8 +291,8 @@ impl<'a> Problem<'a> {
     }
 
     /// The detour of a mover, one of the tensor axes that it does not split anyway: what [`Problem::wide`] says, or the one
-    /// that is most likely of use. Best is one that so many ways cut evenly, then one of which it would be the last to split
-    /// it, so that it can come and go by itself.
+    /// that is most likely of use. Best is one of which it would be the last to split it, first of all before, for parts do not
+    /// come there by an exchange, then after, so that it can go by itself; then one that so many ways cut evenly.
     fn plan_detour(&mut self, index: usize, ways: usize) {
         let Some(mover) = self.movers.get(index) else { return };
         let (mesh_axis, names) =
@@ -302,13 +302,13 @@ impl<'a> Problem<'a> {
         let picked = match self.wide {
             None => {
                 let splits = |place: &Place, t: usize| place.tensor_axis() == Some(t);
-                let is_last = |t: usize| {
-                    let mut ends = [self.source, self.target].into_iter();
-                    !ends.any(|end| end.places().iter().skip(mesh_axis + 1).any(|place| splits(place, t)))
+                let is_last = |end: &TensorLayout, t: usize| {
+                    !end.places().iter().skip(mesh_axis + 1).any(|place| splits(place, t))
                 };
                 let merit = |(t, extent): &(usize, usize)| {
                     let even = extent.is_multiple_of(ways);
-                    (is_last(*t), even, if even { *t } else { *extent })
+                    let last = [self.source, self.target].map(|end| is_last(end, *t));
+                    (last, even, if even { *t } else { *extent })
                 };
                 free.filter(|(_, extent)| self.ordered || extent.is_multiple_of(ways)).max_by_key(merit)
             }
@@ -499,14 +499,16 @@ impl<'a> Problem<'a> {
 
     /// Whether a step that combines the parts along `axes` leaves the sum in the tree that combining all at once follows. That
     /// tree halves the positions of the group, the first half the larger: where the positions along the first mesh axes are a
-    /// power of two, the trees along the others are its lower levels, and they may go first.
+    /// power of two, the trees along the others are its lower levels, and they may go first. But not for dtypes that are summed
+    /// up in a wider one: the sum is rounded where a step ends, so there it takes one step.
     pub(super) fn keeps_tree(&self, code: Code, axes: AxisSet) -> bool {
         if !self.ordered {
             return true;
         }
-        let parts = self.parts(code);
+        let (parts, dtype) = (self.parts(code), self.source.dtype());
         let rest = parts.minus(axes);
-        rest.is_prefix_of(parts) && self.sizes.ways(rest).is_power_of_two()
+        let in_levels = dtype.accumulator() == dtype;
+        rest.is_empty() || in_levels && rest.is_prefix_of(parts) && self.sizes.ways(rest).is_power_of_two()
     }
 
     /// Whether its states are those of another problem of the same source and target.

@@ -50,9 +50,13 @@ proptest! {
 }
 
 /// Whether the steps of a program sum in the tree that all parts at once are summed in: that one halves the positions of
-/// their group, the first half the larger.
+/// their group, the first half the larger. In bf16, which is rounded after each step, only one step may sum.
 fn follows(program: &Program) -> bool {
     let Program { source, target, .. } = program;
+    let sums = |kind: StepKind| matches!(kind, StepKind::ReduceScatter(_) | StepKind::AllReduce(_));
+    if source.dtype() == DType::BF16 && program.steps.iter().filter(|step| sums(step.kind)).count() > 1 {
+        return false;
+    }
     let mesh = source.mesh();
     let mut parts: Vec<usize> = (0..mesh.ndim())
         .filter(|axis| source.places()[*axis].is_partial() && !target.places()[*axis].is_partial())
@@ -72,7 +76,7 @@ fn follows(program: &Program) -> bool {
         group(&parts).into_iter().map(|position| (position, position.to_string())).collect();
     let at_once = tree(&terms.iter().map(|(_, term)| term.clone()).collect::<Vec<_>>());
     for step in &program.steps {
-        if !matches!(step.kind, StepKind::ReduceScatter(_) | StepKind::AllReduce(_)) {
+        if !sums(step.kind) {
             continue;
         }
         parts.retain(|axis| !step.axes.contains(axis));
@@ -92,14 +96,15 @@ fn follows(program: &Program) -> bool {
 #[test]
 fn sums_follow_one_tree() {
     let options = [Place::Replicated, Place::PARTIAL, Place::Sharded(0), Place::Sharded(1)];
-    let (mut summed, mut others) = (0, 0);
-    for sizes in [&[2, 2][..], &[2, 3], &[3, 2], &[3, 3], &[2, 4], &[2, 2, 2], &[2, 3, 2]] {
+    let (mut summed, mut others, mut others_in_bf16) = (0, 0, 0);
+    let meshes = [&[2, 2][..], &[2, 3], &[3, 2], &[3, 3], &[2, 4], &[2, 2, 2], &[2, 3, 2]];
+    for (sizes, dtype) in meshes.into_iter().flat_map(|sizes| [(sizes, DType::F32), (sizes, DType::BF16)]) {
         let mesh = DeviceMesh::simulated(ALONE, sizes, &NAMES[..sizes.len()]).unwrap();
         for shape in [&[16, 48][..], &[96], &[7], &[1], &[3, 5], &[6, 10], &[7, 1], &[33, 35], &[1025, 1023]]
         {
             let layouts: Vec<TensorLayout> = memory::places(sizes.len(), &options[..2 + shape.len()])
                 .into_iter()
-                .map(|places| lay(DType::F32, shape, &mesh, places))
+                .map(|places| lay(dtype, shape, &mesh, places))
                 .collect();
             for (from, to) in layouts.iter().flat_map(|from| layouts.iter().map(move |to| (from, to))) {
                 let combined =
@@ -111,7 +116,8 @@ fn sums_follow_one_tree() {
                 assert!(follows(&Program::search(from, to, &Bounded).unwrap()), "{from} to {to}");
                 let program = Program::search(from, to, &VolumeCost).unwrap();
                 if !follows(&program) {
-                    others += 1;
+                    let others = if dtype == DType::BF16 { &mut others_in_bf16 } else { &mut others };
+                    *others += 1;
                     let conforming = Program::search(from, to, &Bounded).unwrap();
                     assert!(
                         conforming.cost > reference::price(from, to),
@@ -122,6 +128,11 @@ fn sums_follow_one_tree() {
             }
         }
     }
-    println!("of {summed} programs that combine several mesh axes {others} follow another tree");
-    assert!(summed > 5000 && others <= 3, "{others} of {summed}");
+    println!(
+        "of {summed} programs that combine several mesh axes {others} follow another tree, {others_in_bf16} in bf16"
+    );
+    assert!(
+        summed > 10_000 && others <= 3 && others_in_bf16 <= 40,
+        "{others} and {others_in_bf16} of {summed}"
+    );
 }
