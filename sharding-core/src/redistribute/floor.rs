@@ -1,10 +1,12 @@
 //! What the way from a state to the target costs at least under the volume model, known before it is searched.
 //!
-//! In bytes of one device, on the average over all: what it holds at the end and not now it has to receive, and a step
-//! by which devices receive costs no less than that. A step that combines parts costs as much as what a device holds
-//! shrinks by it (all_reduce twice as much, for it gathers again), and nothing can be cut finer before it than by all mesh
-//! axes that ever split anything. Averages know no rounding: they are what the model counts by for collectives, and no
-//! more than what it counts for exchanges. No step costs less than it lowers this, so a search may go by the sum.
+//! In bytes of one device, on the average over all: what it holds at the end and not now it has to receive, and a gather or
+//! an exchange of ranges costs no less than devices receive by it. An all_to_all may: of uneven cuts a device keeps less than
+//! the share that it is priced by. But it costs no less than it lowers the bound: over `g` devices it makes what
+//! [`Floor::common`] says at most `g` times as large, and that is at most a piece. A step that combines parts costs as much as
+//! what a device holds shrinks by it (all_reduce twice as much, for it gathers again), and nothing can be cut finer before it
+//! than by all mesh axes that ever split anything. Averages know no rounding: they are what the model counts by for
+//! collectives, and no more than what it counts for exchanges.
 
 use super::axis_set::AxisSet;
 use super::state::{Problem, Split, View};
@@ -44,9 +46,9 @@ impl<'a> Floor<'a> {
         self.bytes / self.problem.sizes.ways(axes) as f64
     }
 
-    /// The bytes that a device holds in both states, on the average over all; at most. Of one tensor axis the cuts by `A` and by
-    /// `B` have together as many pieces as the mesh axes of both have devices, and each index is in one of them for every
-    /// coordinate on the axes that they share; of the others no device has more than the smaller piece.
+    /// The bytes that a device holds in both states, on the average over all; at most. An index of one tensor axis is in one piece
+    /// before and in one after, so that of all coordinates on the mesh axes that cut it before or after, those of at most one
+    /// have it in both. Of the other tensor axes no device has more than the smaller piece.
     fn common(&self, old: &View, new: &View) -> f64 {
         let sizes = &self.problem.sizes;
         let (mut largest, mut share) = (self.unit, 1.0_f64);

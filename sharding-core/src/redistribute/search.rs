@@ -34,8 +34,9 @@ const DETOURS: usize = 3;
 /// The cheapest path on which no device holds more than before or after; `None` if there is none. Among equal prices the
 /// one of fewest steps.
 ///
-/// Where all such paths are dearer than [`reference::price`], the cheapest of those that may also take the way over other
-/// tensor axes; where these are dearer too, the cheapest that is not dearer and holds least.
+/// Where all such paths are dearer than [`reference::price`], one that is not and may also take the way over other tensor axes:
+/// by the first choice of them that has any the cheapest. Without any, sums may follow another tree; last, devices may hold as
+/// much more as they must.
 pub(super) fn cheapest(
     source: &TensorLayout,
     target: &TensorLayout,
@@ -61,8 +62,8 @@ pub(super) fn cheapest(
     }
 }
 
-/// The cheapest path over further states if it costs no more than `most`, else one on which sums follow another tree, else of
-/// those that cost no more the one that holds least.
+/// A path over further states that costs no more than `most`, else one on which sums follow another tree, else of those that
+/// cost no more one that holds least; of each choice of detours the cheapest.
 fn least(
     source: &TensorLayout,
     target: &TensorLayout,
