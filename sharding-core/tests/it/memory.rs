@@ -159,6 +159,14 @@ fn check_bound(sizes: &[usize], shape: &[usize], options: &[Place]) -> (usize, u
             let oracle = oracle.get_or_insert_with(|| Oracle::new(from, options));
             let least = oracle.least_excess(from, to, yardstick);
             assert_eq!(excess, least, "{from} to {to}: {:?}", program.steps);
+            // The contract's exception: a mesh axis is Replicated on the way where source or target hold the whole along it.
+            for step in &program.steps {
+                let whole =
+                    |layout: &TensorLayout, axis: usize| layout.places()[axis].tensor_axis().is_none();
+                let excused = |axis: usize| whole(from, axis) || whole(to, axis);
+                let freed = (0..sizes.len()).filter(|axis| whole(&step.target, *axis));
+                assert!(freed.clone().all(excused), "{from} to {to}: {:?}", program.steps);
+            }
         }
     }
     (searched, beyond, most)

@@ -3,14 +3,15 @@
 use super::{Call, codes, random_call};
 use crate::mapping::Places;
 use crate::plan::{
-    AlphaBetaCost, CostModel, Plan, PlanRequest, PlannerKind, VolumeCost, fabric, plan, trace,
+    AlphaBetaCost, CostModel, Plan, PlanRequest, PlannerKind, VolumeCost, fabric, in_place, plan, trace,
 };
 use crate::redistribute::Program;
 use crate::rule::Role;
-use crate::{DeviceMapping, TensorLayout};
+use crate::{AxisType, DeviceMapping, TensorLayout};
 use proptest::prelude::*;
 
-/// What the redistributions and stages of a plan cost.
+/// What the redistributions and stages of a plan cost; an exchange reads operands where they lie. `None` where one would
+/// communicate on an explicit mesh axis, which a call refuses.
 fn price(call: &Call, plan: &Plan, cost: &dyn CostModel) -> Option<f64> {
     let lay = |i: usize, places: &Places| {
         let meta = &call.operands[i].meta;
@@ -23,8 +24,14 @@ fn price(call: &Call, plan: &Plan, cost: &dyn CostModel) -> Option<f64> {
         .map(|(axis, row)| super::super::feasible::stage_price(row, &call.mesh, axis, cost))
         .sum();
     for (i, operand) in call.operands.iter().enumerate().filter(|(_, operand)| operand.role == Role::Tensor) {
-        let program = Program::search(&lay(i, &operand.places), &lay(i, &plan.operands[i]), cost);
-        total += program.ok()?.cost;
+        let (present, wanted) = (lay(i, &operand.places), lay(i, &plan.operands[i]));
+        let read = in_place::exchanges(&plan.rows).then(|| in_place::read_at(&present, &wanted)).flatten();
+        let program = Program::search(&present, &read.unwrap_or(wanted), cost).ok()?;
+        let explicit = |axis: &usize| call.mesh.axis_types()[*axis] == AxisType::Explicit;
+        if program.steps.iter().any(|step| step.kind.communicates() && step.axes.iter().any(explicit)) {
+            return None;
+        }
+        total += program.cost;
     }
     Some(total)
 }
