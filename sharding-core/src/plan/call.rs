@@ -189,16 +189,20 @@ impl CallPlan {
                         DeviceMapping::new(&mesh, places)?,
                     )?;
                     let read = exchanges.then(|| in_place::read_at(present, &target)).flatten();
+                    let mut program = None;
                     if explicit || read.is_none() {
-                        let program = Program::search(present, &target, scope.cost())?;
-                        check_explicit(&program, &def.operand_name(groups, layouts.len()), &mesh)?;
+                        let wanted = Program::search(present, &target, scope.cost())?;
+                        check_explicit(&wanted, &def.operand_name(groups, layouts.len()), &mesh)?;
+                        program = Some(Box::new(wanted));
+                    }
+                    if let Some(layout) = &read {
+                        program = if layout == *present {
+                            None
+                        } else {
+                            Some(Box::new(Program::search(present, layout, scope.cost())?))
+                        };
                     }
                     let layout = read.unwrap_or(target);
-                    let program = if layout == **present {
-                        None
-                    } else {
-                        Some(Box::new(Program::search(present, &layout, scope.cost())?))
-                    };
                     price += program.as_ref().map_or(0.0, |program| program.cost);
                     (layout, program)
                 }
