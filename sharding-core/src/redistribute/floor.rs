@@ -51,15 +51,18 @@ impl<'a> Floor<'a> {
     /// have it in both. Of the other tensor axes no device has more than the smaller piece.
     fn common(&self, old: &View, new: &View) -> f64 {
         let sizes = &self.problem.sizes;
-        let (mut largest, mut share) = (self.unit, 1.0_f64);
+        let (mut largest, mut share, mut parts) = (self.unit, 1.0_f64, 1.0_f64);
         for (split, Split { extent, .. }) in self.problem.splits.iter().enumerate() {
             let (from, to) = (old.splits.get(split), new.splits.get(split));
-            let extent = *extent as f64;
-            let most = (extent / sizes.ways(from).max(sizes.ways(to)) as f64).ceil();
+            let most = extent.div_ceil(sizes.ways(from).max(sizes.ways(to))) as f64;
             largest *= most;
-            share = share.min(extent / (sizes.ways(from.or(to)) as f64 * most));
+            // The least of all shares, without a division for each.
+            let (extent, room) = (*extent as f64, sizes.ways(from.or(to)) as f64 * most);
+            if extent * parts < share * room {
+                (share, parts) = (extent, room);
+            }
         }
-        largest * share
+        largest * share / parts
     }
 
     /// What an exchange of ranges costs at least: what devices hold afterwards and did not hold before.

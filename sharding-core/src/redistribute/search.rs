@@ -77,12 +77,6 @@ fn least(
             problems.push(problem);
         }
     }
-    for problem in problems.iter().filter(|problem| problem.is_ordered()) {
-        if let Some(path) = Search::new(problem, cost, problem.limit, most).path()? {
-            return Ok(Some(path));
-        }
-    }
-    problems.iter_mut().for_each(Problem::forget_order);
     let mut searches: SmallVec<[Search<'_>; DETOURS]> =
         problems.iter().map(|problem| Search::new(problem, cost, problem.limit, most)).collect();
     loop {
@@ -91,7 +85,11 @@ fn least(
                 return Ok(Some(path));
             }
         }
-        // Each goes on from where the bound stopped it.
+        // Each goes on from where it was stopped.
+        if searches.iter().any(Search::is_ordered) {
+            searches.iter_mut().for_each(Search::forget_order);
+            continue;
+        }
         let Some(limit) = searches.iter().filter_map(Search::next_limit).min_by(f64::total_cmp) else {
             break;
         };
@@ -175,10 +173,8 @@ struct Node {
     floor: Option<f64>,
 }
 
-/// A step after which devices would hold more than they may.
+/// A step that is forbidden for now.
 struct Stopped {
-    /// What they would hold.
-    held: f64,
     at: u32,
     to: u32,
     kind: StepKind,
@@ -199,7 +195,10 @@ struct Search<'a> {
     nodes: Vec<Node>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     /// Steps that the limit forbade.
-    stopped: Vec<Stopped>,
+    stopped: Vec<(f64, Stopped)>,
+    /// Whether parts have to be combined in the tree of all at once, and the steps that would not.
+    ordered: bool,
+    disordered: Vec<Stopped>,
     /// What is wrong with a price of the model.
     wrong: Option<Error>,
     /// Added per step, so that of equal prices the shorter path wins whatever the rounding.
@@ -233,6 +232,8 @@ impl<'a> Search<'a> {
             nodes: vec![unknown; layer as usize * (1 + usize::from(other_mesh))],
             heap: BinaryHeap::with_capacity(64),
             stopped: Vec::new(),
+            ordered: problem.ordered,
+            disordered: Vec::new(),
             wrong: None,
             step_key,
         };
@@ -257,21 +258,36 @@ impl<'a> Search<'a> {
 
     /// The least limit within which there are states that could be of use and are not within this one.
     fn next_limit(&self) -> Option<f64> {
-        self.stopped.iter().map(|step| step.held).min_by(f64::total_cmp)
+        self.stopped.iter().map(|(held, _)| *held).min_by(f64::total_cmp)
     }
 
     /// Lets devices hold more; the search goes on with the steps that were forbidden.
     fn raise(&mut self, limit: f64) {
         self.limit = limit;
-        let (forbidden, allowed) =
-            std::mem::take(&mut self.stopped).into_iter().partition(|step| step.held > limit);
+        let (forbidden, allowed): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.stopped).into_iter().partition(|(held, _)| *held > limit);
         self.stopped = forbidden;
-        let allowed: Vec<Stopped> = allowed;
-        for Stopped { at, to, kind, axes, .. } in allowed {
+        self.resume(allowed.into_iter().map(|(_, step)| step));
+    }
+
+    /// Whether sums have to follow one tree.
+    fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// Lets sums follow any tree; the search goes on with the steps that were forbidden.
+    fn forget_order(&mut self) {
+        self.ordered = false;
+        let allowed = std::mem::take(&mut self.disordered);
+        self.resume(allowed.into_iter());
+    }
+
+    fn resume(&mut self, allowed: impl Iterator<Item = Stopped>) {
+        for Stopped { at, to, kind, axes } in allowed {
             let [view, next] = [at, to].map(|state| self.problem.view(self.code(state)));
             match kind {
                 StepKind::Permute => self.exchange(at, to, &view, &next, axes),
-                _ => self.relax_to(at, to, &view, kind, axes, 0.0),
+                _ => self.relax(at, &view, &next, kind, axes),
             }
         }
     }
@@ -314,23 +330,21 @@ impl<'a> Search<'a> {
         let view = problem.view(code);
         let choices = problem.choices(&view);
         for axes in problem.permutes(&choices) {
-            self.permute(at, &view, axes, Toward::Ranges);
+            self.permute(at, &view, &choices, axes, Toward::Ranges);
         }
         for axis in choices.exchange_aside.or(choices.slice_aside).iter().filter(|_| problem.is_wide()) {
-            self.permute(at, &view, AxisSet::of(axis), Toward::Detour);
+            self.permute(at, &view, &choices, AxisSet::of(axis), Toward::Detour);
         }
         self.exchanges(at, &view, &choices);
         let inside = |next: &View, axes| problem.within(&view, next, AxisSet::EMPTY).then_some(axes);
-        let keeps_tree = |axes: &AxisSet| problem.keeps_tree(code, *axes);
-        let summed = |next: &View, axes| inside(next, axes).filter(keeps_tree);
         let (to, whole, aside) = (Toward::Target, Toward::Whole, Toward::Detour);
         if let Some(kind) = problem.reducing(StepKind::ReduceScatter) {
-            self.steps(at, &view, choices.reduce_scatter, to, kind, summed);
+            self.steps(at, &view, choices.reduce_scatter, to, kind, inside);
         }
         self.steps(at, &view, choices.slice_aside, aside, StepKind::LocalSlice, inside);
         self.scatters(at, &view, &choices);
         if let Some(kind) = problem.reducing(StepKind::AllReduce) {
-            self.steps(at, &view, choices.all_reduce, whole, kind, |_, axes| Some(axes).filter(keeps_tree));
+            self.steps(at, &view, choices.all_reduce, whole, kind, |_, axes| Some(axes));
         }
         self.steps(at, &view, choices.local_slice, to, StepKind::LocalSlice, inside);
         self.steps(at, &view, choices.all_gather, whole, StepKind::AllGather, |next, axes| {
@@ -403,9 +417,7 @@ impl<'a> Search<'a> {
             let others = choices.reduce_scatter.minus(aside);
             for axes in others.subsets().chain([AxisSet::EMPTY]) {
                 let (group, code) = (aside.or(axes), problem.code_after(view.code, aside, Toward::Detour));
-                if !problem.keeps_tree(view.code, group)
-                    || self.cannot_improve(at, problem.code_after(code, axes, Toward::Target))
-                {
+                if self.cannot_improve(at, problem.code_after(code, axes, Toward::Target)) {
                     continue;
                 }
                 let next = problem.moved(view, aside, Toward::Detour);
@@ -417,34 +429,34 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// An exchange of ranges that brings `axes` to their targets or detours.
-    fn permute(&mut self, at: u32, view: &View, axes: AxisSet, toward: Toward) {
-        let to = self.beside(at, self.problem.code_after(view.code, axes, toward));
+    /// An exchange of ranges that brings `axes` to their targets or detours, unless a collective does just that.
+    fn permute(&mut self, at: u32, view: &View, choices: &Choices, axes: AxisSet, toward: Toward) {
+        let problem = self.problem;
+        let to = self.beside(at, problem.code_after(view.code, axes, toward));
         // The volume model's price is what is received.
         let enough = self.spare(at, to);
         if enough <= 0.0 {
             return;
         }
-        let next = self.problem.view(self.code(to));
-        if self.floor.as_ref().is_none_or(|floor| floor.exchange(view, &next) < enough)
+        let next = problem.view(self.code(to));
+        let joined = next.sharded.and(axes).is_empty() && axes.is_within(choices.all_gather);
+        let by_collective = (joined || axes.is_within(choices.all_to_all))
+            && problem.within(view, &next, axes)
+            || axes.is_within(choices.local_slice.or(choices.slice_aside))
+                && problem.within(view, &next, AxisSet::EMPTY);
+        if !by_collective
+            && self.floor.as_ref().is_none_or(|floor| floor.exchange(view, &next) < enough)
             && self.allowed(at, to, &next, StepKind::Permute, axes)
         {
             self.exchange(at, to, view, &next, axes);
         }
     }
 
-    /// The same, to a state that is allowed; unless it is worth less than it costs, or a collective does just that.
+    /// The same, to a state that is allowed; unless it is worth less than it costs.
     fn exchange(&mut self, at: u32, to: u32, view: &View, next: &View, axes: AxisSet) {
         let problem = self.problem;
         let enough = if self.floor.is_some() { self.spare(at, to) } else { f64::INFINITY };
-        let Some(received) = self.pricing.received_below(problem, view, next, enough) else { return };
-        let choices = problem.choices(view);
-        let joined = next.sharded.and(axes).is_empty() && axes.is_within(choices.all_gather);
-        let by_collective = ((joined || axes.is_within(choices.all_to_all))
-            && problem.within(view, next, axes))
-            || axes.is_within(choices.local_slice.or(choices.slice_aside))
-                && problem.within(view, next, AxisSet::EMPTY);
-        if !by_collective {
+        if let Some(received) = self.pricing.received_below(problem, view, next, enough) {
             let group = problem.widened(view, next, axes);
             self.relax_to(at, to, view, StepKind::Permute, group, received);
         }
@@ -501,7 +513,7 @@ impl<'a> Search<'a> {
             .get_or_insert_with(|| if problem.is_mapping(view) { problem.held(view) } else { f64::INFINITY });
         let allowed = held <= self.limit && held.is_finite();
         if !allowed && held.is_finite() {
-            self.stopped.push(Stopped { held, at, to, kind, axes });
+            self.stopped.push((held, Stopped { at, to, kind, axes }));
         }
         allowed
     }
@@ -513,7 +525,10 @@ impl<'a> Search<'a> {
 
     fn relax(&mut self, at: u32, view: &View, next: &View, kind: StepKind, group: AxisSet) {
         let to = self.beside(at, next.code);
-        if self.allowed(at, to, next, kind, group) {
+        let combines = matches!(kind, StepKind::ReduceScatter(_) | StepKind::AllReduce(_));
+        if combines && self.ordered && !self.problem.keeps_tree(view.code, group) {
+            self.disordered.push(Stopped { at, to, kind, axes: group });
+        } else if self.allowed(at, to, next, kind, group) {
             self.relax_to(at, to, view, kind, group, 0.0);
         }
     }

@@ -181,7 +181,7 @@ pub(super) struct Problem<'a> {
     /// See [`Problem::wide`].
     wide: Option<usize>,
     /// Whether parts have to be combined in the tree of all at once, see [`Problem::keeps_tree`].
-    ordered: bool,
+    pub(super) ordered: bool,
 }
 
 impl<'a> Problem<'a> {
@@ -487,24 +487,11 @@ impl<'a> Problem<'a> {
         self.view(self.code_after(view.code, axes, toward))
     }
 
-    /// Lets sums follow any tree.
-    pub(super) fn forget_order(&mut self) {
-        self.ordered = false;
-    }
-
-    /// Whether sums have to follow one tree.
-    pub(super) fn is_ordered(&self) -> bool {
-        self.ordered
-    }
-
     /// Whether a step that combines the parts along `axes` leaves the sum in the tree that combining all at once follows. That
     /// tree halves the positions of the group, the first half the larger: where the positions along the first mesh axes are a
     /// power of two, the trees along the others are its lower levels, and they may go first. But not for dtypes that are summed
     /// up in a wider one: the sum is rounded where a step ends, so there it takes one step.
     pub(super) fn keeps_tree(&self, code: Code, axes: AxisSet) -> bool {
-        if !self.ordered {
-            return true;
-        }
         let (parts, dtype) = (self.parts(code), self.source.dtype());
         let rest = parts.minus(axes);
         let in_levels = dtype.accumulator() == dtype;
