@@ -372,10 +372,11 @@ impl<'a> Search<'a> {
         group: impl Fn(&View, AxisSet) -> Option<AxisSet>,
     ) {
         for axes in axes.subsets() {
-            if self.cannot_improve(at, self.problem.code_after(view.code, axes, toward)) {
+            let code = self.problem.code_after(view.code, axes, toward);
+            if self.cannot_improve(at, code) {
                 continue;
             }
-            let next = self.problem.moved(view, axes, toward);
+            let next = self.problem.view(code);
             if let Some(group) = group(&next, axes) {
                 self.relax(at, view, &next, kind, group);
             }
@@ -417,11 +418,11 @@ impl<'a> Search<'a> {
             let others = choices.reduce_scatter.minus(aside);
             for axes in others.subsets().chain([AxisSet::EMPTY]) {
                 let (group, code) = (aside.or(axes), problem.code_after(view.code, aside, Toward::Detour));
-                if self.cannot_improve(at, problem.code_after(code, axes, Toward::Target)) {
+                let code = problem.code_after(code, axes, Toward::Target);
+                if self.cannot_improve(at, code) {
                     continue;
                 }
-                let next = problem.moved(view, aside, Toward::Detour);
-                let next = problem.moved(&next, axes, Toward::Target);
+                let next = problem.view(code);
                 if problem.within(view, &next, AxisSet::EMPTY) {
                     self.relax(at, view, &next, kind, group);
                 }
@@ -493,8 +494,10 @@ impl<'a> Search<'a> {
 
     /// The price at which a step would not be worth it.
     fn spare(&mut self, at: u32, to: u32) -> f64 {
-        let most = self.key(to).min(self.key(self.goal()) - self.floor(to));
-        most - self.key(at) - self.step_key
+        let least = self.key(at) + self.step_key;
+        let spare = self.key(to) - least;
+        // The floor takes longer.
+        if spare <= 0.0 { spare } else { spare.min(self.key(self.goal()) - self.floor(to) - least) }
     }
 
     /// What the rest of the way costs at least.
