@@ -15,7 +15,7 @@ use std::time::Instant;
 const SIDE: usize = 4096;
 const N: usize = SIDE * SIDE;
 const CHUNK: usize = 1 << 16;
-const TIMES: usize = 9;
+const TIMES: usize = 25;
 
 /// Floats in memory as the backend has it: huge pages, where the system grants them on request. A plain copy between small
 /// pages takes longer, and would make every collective look better.
@@ -72,21 +72,28 @@ impl DerefMut for Floats {
     }
 }
 
-/// Milliseconds of several runs, taken in turns so that all see the same machine: the medians.
-fn medians(runs: &mut [&mut dyn FnMut() -> Result<()>]) -> Result<Vec<f64>> {
-    let mut samples = vec![Vec::new(); runs.len()];
-    for _ in 0..TIMES {
-        for (run, samples) in runs.iter_mut().zip(&mut samples) {
+/// The middle one of some numbers.
+fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Milliseconds of several runs, round by round.
+fn rounds<const RUNS: usize>(mut runs: [&mut dyn FnMut() -> Result<()>; RUNS]) -> Result<Vec<[f64; RUNS]>> {
+    let mut rounds = vec![[f64::NAN; RUNS]; TIMES];
+    for round in &mut rounds {
+        for (milliseconds, run) in round.iter_mut().zip(&mut runs) {
             let start = Instant::now();
             run()?;
-            samples.push(start.elapsed().as_secs_f64() * 1e3);
+            *milliseconds = start.elapsed().as_secs_f64() * 1e3;
         }
     }
-    let median = |mut samples: Vec<f64>| {
-        samples.sort_by(f64::total_cmp);
-        samples.get(TIMES / 2).copied().unwrap_or(f64::NAN)
-    };
-    Ok(samples.into_iter().map(median).collect())
+    Ok(rounds)
+}
+
+fn medians<const RUNS: usize>(rounds: &[[f64; RUNS]]) -> [f64; RUNS] {
+    std::array::from_fn(|run| median(rounds.iter().map(|round| round[run])))
 }
 
 /// A tensor of ones of 64 MiB; every part of a Partial one is as large.
@@ -144,39 +151,44 @@ fn shifted(axis: usize, n: usize) -> Place {
     Ragged::place(axis, (0..n).map(size).collect::<Vec<_>>())
 }
 
-/// A line of the table: a transfer beside plain work that writes so many elements.
+/// A line of the table: a transfer beside plain work that writes so many elements. The last column is the median of
+/// each round's plain time over ours, not the quotient of medians: what slows the machine for some rounds slows both.
 fn line(name: &str, n: usize, source: &Tensor, target: &DeviceMapping, elements: usize) -> Result<()> {
     let partial = source.layout().places().iter().any(|place| place.is_partial());
     let parts: Vec<Floats> =
         (0..if partial { n } else { 1 }).map(|_| Floats::new(1.0)).collect::<Result<_>>()?;
     let mut reused = Floats::new(0.0)?;
-    let times = medians(&mut [
-        &mut || {
-            std::hint::black_box(source.transfer_to(target)?);
-            Ok(())
-        },
-        &mut || {
-            let mut out: Vec<f32> = vec![0.0; N];
-            plain(&parts, elements, &mut out);
-            std::hint::black_box(&out);
-            Ok(())
-        },
+    // The first call pays for new memory, which may also be slow for a while after it.
+    std::hint::black_box(source.transfer_to(target)?);
+    let fresh = rounds([&mut || {
+        let mut out: Vec<f32> = vec![0.0; N];
+        plain(&parts, elements, &mut out);
+        std::hint::black_box(&out);
+        Ok(())
+    }])?;
+    // In turns, with nothing between them. Ours begins with caches full of what the plain run has written, which it has to
+    // write out, and leaves little in them where it writes past them: if that tells, it is for the plain run.
+    let pairs = rounds([
         &mut || {
             plain(&parts, elements, &mut reused);
             std::hint::black_box(&reused[0]);
             Ok(())
         },
+        &mut || {
+            std::hint::black_box(source.transfer_to(target)?);
+            Ok(())
+        },
     ])?;
-    if let [ours, fresh, warm] = times[..] {
-        let (by_fresh, by_warm) = (fresh / ours, warm / ours);
-        println!("{name:16} {n:3} {ours:9.3} {fresh:14.2} {warm:14.2} {by_fresh:7.2} {by_warm:7.2}");
-    }
+    let [fresh] = medians(&fresh);
+    let [warm, ours] = medians(&pairs);
+    let by_warm = median(pairs.iter().map(|[warm, ours]| warm / ours));
+    println!("{name:16} {n:3} {ours:9.3} {fresh:14.2} {warm:14.2} {:7.2} {by_warm:7.2}", fresh / ours);
     Ok(())
 }
 
 fn main() -> Result<()> {
     println!(
-        "64 MiB of f32, {} threads, medians of {TIMES} in turns, milliseconds",
+        "64 MiB of f32, {} threads, medians of {TIMES} rounds, milliseconds",
         rayon::current_num_threads()
     );
     println!(

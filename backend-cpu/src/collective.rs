@@ -5,7 +5,7 @@ use crate::copy::{self, Lines, Transfer, put_line};
 use crate::device::{self, is_large, vectorize};
 use crate::element::{Cell, Item, kind};
 use crate::map::Size;
-use crate::memory::Beside;
+use crate::memory::{Beside, Line};
 use crate::storage::{View, as_slots, dense, in_bounds, internal, owned, places, with_word, written};
 use sharding_core::backend::{
     BinaryOp, Collectives, Exchange, Expr, InProcess, LocalArray, LocalArrays, Move, Node, Step, Support,
@@ -49,15 +49,12 @@ impl Collectives for CpuCollectives {
 const MOST: usize = 8;
 /// Elements of the result that stay in the first cache between the two halves of a sum.
 const CHUNK: usize = 2048;
-/// Elements of the result that are added before they go past the caches: so few that the processor reads the next ones
-/// meanwhile.
-const PIECE: usize = 256;
 /// Elements per task of the pool.
 const TASK: usize = 16 * CHUNK;
 
 /// The sum of two to eight arrays by the tree of collectives, read once each; `None` for another expression, and for arrays
-/// that do not lie in order.
-pub(crate) fn sum<T: Item>(
+/// that do not lie in order. `L` elements are a cache line.
+pub(crate) fn sum<T: Item, const L: usize>(
     expr: &Expr,
     inputs: &[&LocalArray],
     out: &mut LocalArray,
@@ -74,12 +71,15 @@ pub(crate) fn sum<T: Item>(
         }
         parts.push(dense(input)?);
     }
-    let write = |start: usize, out: &mut [MaybeUninit<T>]| {
-        add_up(&parts, start, out);
+    let write = |start: usize, out: &mut [MaybeUninit<T>], beside: Option<&Beside>| {
+        match beside {
+            Some(beside) => add_up_beside::<T, L>(&parts, start, out, beside),
+            None => add_up(&parts, start, out),
+        }
         Ok(())
     };
-    // SAFETY: `add_up` writes every element.
-    Some(unsafe { size.write(out, (TASK, PIECE), write) })
+    // SAFETY: both write every element.
+    Some(unsafe { size.tasks(out, TASK, write) })
 }
 
 /// Whether step `at` is the sum of inputs `first..first + n`, in which the left half has `ceil(n / 2)` of them.
@@ -142,6 +142,53 @@ fn add_up<T: Item>(parts: &[&[T]], start: usize, out: &mut [MaybeUninit<T>]) {
             ),
             _ => unreachable!("{} parts", parts.len()),
         }
+    }
+}
+
+/// As [`add_up`], past the caches: every line of the result is added in registers and written from there.
+fn add_up_beside<T: Item, const L: usize>(
+    parts: &[&[T]],
+    start: usize,
+    out: &mut [MaybeUninit<T>],
+    beside: &Beside,
+) {
+    let (head, lines, tail) = Line::<T, L>::among(out);
+    add_up(parts, start, head);
+    let start = start + head.len();
+    let whole: SmallVec<[&[[T; L]]; MOST]> =
+        parts.iter().map(|part| &part[start..].as_chunks().0[..lines.len()]).collect();
+    add_up(parts, start + lines.len() * L, tail);
+    /// Writes the lines whose element `$j` is `$put`, of the lines of every part.
+    macro_rules! put {
+        (|$j:ident of $($x:ident),+| $put:expr) => {
+            beside.lines(lines, #[inline(always)] move |i| {
+                $(let $x = &$x[i];)+
+                std::array::from_fn(#[inline(always)] |$j| $put)
+            })
+        };
+    }
+    let plus = T::plus;
+    match *whole {
+        [a, b] => put!(|j of a, b| plus(a[j], b[j])),
+        [a, b, c] => put!(|j of a, b, c| plus(plus(a[j], b[j]), c[j])),
+        [a, b, c, d] => put!(|j of a, b, c, d| plus(plus(a[j], b[j]), plus(c[j], d[j]))),
+        [a, b, c, d, e] => {
+            put!(|j of a, b, c, d, e| plus(plus(plus(a[j], b[j]), c[j]), plus(d[j], e[j])))
+        }
+        [a, b, c, d, e, f] => put!(|j of a, b, c, d, e, f| plus(
+            plus(plus(a[j], b[j]), c[j]),
+            plus(plus(d[j], e[j]), f[j])
+        )),
+        [a, b, c, d, e, f, g] => put!(|j of a, b, c, d, e, f, g| plus(
+            plus(plus(a[j], b[j]), plus(c[j], d[j])),
+            plus(plus(e[j], f[j]), g[j])
+        )),
+        [a, b, c, d, e, f, g, h] => put!(|j of a, b, c, d, e, f, g, h| plus(
+            plus(plus(a[j], b[j]), plus(c[j], d[j])),
+            plus(plus(e[j], f[j]), plus(g[j], h[j]))
+        )),
+        // `sum` has looked at the number of parts.
+        _ => unreachable!("{} parts", whole.len()),
     }
 }
 
@@ -419,13 +466,33 @@ mod tests {
             let parts: Vec<Vec<f32>> =
                 (0..n).map(|part| (0..len + 5).map(|i| value(part, i)).collect()).collect();
             let slices: Vec<&[f32]> = parts.iter().map(Vec::as_slice).collect();
+            let check = |out: &[MaybeUninit<f32>]| {
+                for (i, found) in out.iter().enumerate() {
+                    // SAFETY: the vector was made of values.
+                    let found = unsafe { found.assume_init() };
+                    let column: Vec<f32> = (0..n).map(|part| value(part, i + 5)).collect();
+                    assert_eq!(found.to_bits(), tree(&column).to_bits());
+                }
+            };
             let mut out = vec![MaybeUninit::new(f32::NAN); len];
             add_up(&slices, 5, &mut out);
-            for (i, found) in out.iter().enumerate() {
-                // SAFETY: the vector was made of values.
-                let found = unsafe { found.assume_init() };
-                let column: Vec<f32> = (0..n).map(|part| value(part, i + 5)).collect();
-                assert_eq!(found.to_bits(), tree(&column).to_bits());
+            check(&out);
+            if let Some(beside) = Beside::new(usize::MAX)
+                && n > 1
+            {
+                // Without a line, with lines that begin anywhere, and many of them.
+                for (first, len) in
+                    [(0, 0), (1, 3), (0, 16), (3, 64), (15, 200), (16, 1000), (0, len), (5, len - 5)]
+                {
+                    let mut out = vec![MaybeUninit::new(f32::NAN); first + len];
+                    add_up_beside::<_, 16>(&slices, 5, &mut out[first..], &beside);
+                    check(&out[first..]);
+                    let untouched = |found: &MaybeUninit<f32>| {
+                        // SAFETY: as above.
+                        unsafe { found.assume_init() }.is_nan()
+                    };
+                    assert!(out[..first].iter().all(untouched));
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::collective;
 use crate::copy::{Walk, transposes};
 use crate::device::{self, is_large, vectorize};
 use crate::element::{Cell, Item, Narrow, Truth, is_narrow, with_lane, with_narrow};
-use crate::memory::{Beside, staged};
+use crate::memory::{ALIGN, Beside, staged};
 use crate::storage::{View, alloc, as_slots, dense, internal, overwrite, unsupported, with_word};
 use bytemuck::{cast_slice, cast_slice_mut};
 use sharding_core::backend::{BinaryOp, Expr, LocalArray, LocalMeta, Node, Support, UnaryOp};
@@ -576,12 +576,29 @@ impl Size {
         (task, piece): (usize, usize),
         write: impl Fn(usize, &mut [MaybeUninit<T>]) -> Result<()> + Sync,
     ) -> Result<()> {
+        // SAFETY: the caller's promise, of every piece and so of every task.
+        unsafe {
+            self.tasks(out, task, |first, out, beside| {
+                staged(beside, piece, out, |start, out| write(first + start, out))
+            })
+        }
+    }
+
+    /// As [`write`](Self::write), by `write(start, places, beside)` of a task at a time.
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn tasks<T: Cell>(
+        self,
+        out: &mut LocalArray,
+        task: usize,
+        write: impl Fn(usize, &mut [MaybeUninit<T>], Option<&Beside>) -> Result<()> + Sync,
+    ) -> Result<()> {
         let all = |out: &mut [MaybeUninit<T>]| match self {
-            Self::Small => write(0, out),
+            Self::Small => write(0, out, None),
             Self::Large(bytes) => device::try_chunks(out, task, |i, out| {
                 let beside = Beside::new(bytes);
-                // SAFETY: the caller's promise.
-                unsafe { staged(beside.as_ref(), piece, out, |start, out| write(i * task + start, out)) }
+                write(i * task, out, beside.as_ref())
             }),
         };
         // SAFETY: the tasks are the whole slice, and the caller promises that each is written.
@@ -607,7 +624,7 @@ pub(crate) fn run(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray, ali
         if !large && let Some(done) = direct::<T>(expr, inputs, out) {
             return done;
         }
-        if let Some(done) = collective::sum::<T>(expr, inputs, out, size) {
+        if let Some(done) = collective::sum::<T, { ALIGN / size_of::<T>() }>(expr, inputs, out, size) {
             return done;
         }
         compute::<T>(expr, inputs, out, size, |program, start, out| program.run(start, out))

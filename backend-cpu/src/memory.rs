@@ -71,6 +71,30 @@ impl Beside {
             stream(from, to);
         }
     }
+
+    /// Puts `line(i)` on line `i`, for all of them: what is computed goes past the caches from the registers.
+    pub(crate) fn lines<T: Pod, const L: usize>(
+        &self,
+        lines: &mut [Line<T, L>],
+        line: impl Fn(usize) -> [T; L],
+    ) {
+        stream_lines(lines, line);
+    }
+}
+
+/// A cache line of `L` places.
+#[repr(C, align(64))]
+pub(crate) struct Line<T, const L: usize>([MaybeUninit<T>; L]);
+
+impl<T: Pod, const L: usize> Line<T, L> {
+    /// The places before the first whole line, the lines, and the places behind the last.
+    pub(crate) fn among(
+        places: &mut [MaybeUninit<T>],
+    ) -> (&mut [MaybeUninit<T>], &mut [Self], &mut [MaybeUninit<T>]) {
+        const { assert!(L * size_of::<T>() == ALIGN && align_of::<Self>() == ALIGN) };
+        // SAFETY: a line is so many places and nothing else.
+        unsafe { places.align_to_mut() }
+    }
 }
 
 /// The most elements of a [`staged`] piece.
@@ -107,10 +131,13 @@ impl Drop for Beside {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod streams {
-    use super::{ALIGN, MaybeUninit, Pod};
+    use super::{ALIGN, Line, MaybeUninit, Pod};
+    use pulp::x86::V3;
     use std::arch::x86_64::{
-        __m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128,
+        __m128i, __m256i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128,
+        _mm256_stream_si256,
     };
+    use std::mem::transmute_copy;
 
     /// Whether there are stores past the caches.
     pub(super) const STREAMS: bool = true;
@@ -136,6 +163,42 @@ mod streams {
         }
     }
 
+    /// Puts `line(i)` on line `i`. Vectors of half a line are the fastest: whole ones are slower where the memory is fast.
+    pub(super) fn stream_lines<T: Pod, const L: usize>(
+        lines: &mut [Line<T, L>],
+        line: impl Fn(usize) -> [T; L],
+    ) {
+        match V3::try_new() {
+            Some(v3) => v3.vectorize(
+                #[inline(always)]
+                move || {
+                    for (i, place) in lines.iter_mut().enumerate() {
+                        let (place, values) = (std::ptr::from_mut(place).cast::<__m256i>(), line(i));
+                        // SAFETY: a line has 64 bytes, is aligned to as many, and takes any bits. This processor has AVX2.
+                        unsafe {
+                            let [low, high] = transmute_copy::<[T; L], [__m256i; 2]>(&values);
+                            _mm256_stream_si256(place, low);
+                            _mm256_stream_si256(place.add(1), high);
+                        }
+                    }
+                },
+            ),
+            None => {
+                for (i, place) in lines.iter_mut().enumerate() {
+                    let (place, values) = (std::ptr::from_mut(place).cast::<__m128i>(), line(i));
+                    // SAFETY: as above; every x86-64 has these stores.
+                    unsafe {
+                        for (i, part) in
+                            transmute_copy::<[T; L], [__m128i; 4]>(&values).into_iter().enumerate()
+                        {
+                            _mm_stream_si128(place.add(i), part);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     /// Orders what was written past the caches before all that follows.
     pub(super) fn fence() {
         // SAFETY: every x86-64 has the instruction.
@@ -153,12 +216,21 @@ mod streams {
 /// Elsewhere all goes through the caches.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 mod streams {
-    use super::{MaybeUninit, Pod};
+    use super::{Line, MaybeUninit, Pod};
 
     pub(super) const STREAMS: bool = false;
 
     pub(super) fn stream<T: Pod>(from: &[T], to: &mut [MaybeUninit<T>]) {
         to.write_copy_of_slice(from);
+    }
+
+    pub(super) fn stream_lines<T: Pod, const L: usize>(
+        lines: &mut [Line<T, L>],
+        line: impl Fn(usize) -> [T; L],
+    ) {
+        for (i, Line(places)) in lines.iter_mut().enumerate() {
+            *places = line(i).map(MaybeUninit::new);
+        }
     }
 
     pub(super) fn fence() {}
@@ -167,7 +239,7 @@ mod streams {
     pub(crate) fn prefetch<T>(_: *const T) {}
 }
 pub(crate) use streams::prefetch;
-use streams::{STREAMS, fence, stream};
+use streams::{STREAMS, fence, stream, stream_lines};
 
 /// What is alive on a device.
 pub(crate) fn of(device: Device) -> MemoryUse {
@@ -180,7 +252,7 @@ pub(crate) fn reset_peak(device: Device) {
 }
 
 /// Every block starts at a multiple of it: a cache line, and the widest vector.
-const ALIGN: usize = 64;
+pub(crate) const ALIGN: usize = 64;
 /// Size classes for each doubling: a block is at most a quarter larger than what it was asked for.
 const STEPS: usize = 4;
 /// Classes up to half of the address space.
