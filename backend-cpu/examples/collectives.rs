@@ -158,7 +158,7 @@ fn line(name: &str, n: usize, source: &Tensor, target: &DeviceMapping, elements:
     let parts: Vec<Floats> =
         (0..if partial { n } else { 1 }).map(|_| Floats::new(1.0)).collect::<Result<_>>()?;
     let mut reused = Floats::new(0.0)?;
-    // The first call pays for new memory, which may also be slow for a while after it.
+    // The first call pays for new memory.
     std::hint::black_box(source.transfer_to(target)?);
     let fresh = rounds([&mut || {
         let mut out: Vec<f32> = vec![0.0; N];
