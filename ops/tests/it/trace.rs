@@ -434,6 +434,15 @@ fn assertions_on_communication() {
     let other = || assert_comm!([all_reduce("tp") <= 32, all_gather("tp") <= 8], program(&mesh));
     let text = message(std::panic::catch_unwind(std::panic::AssertUnwindSafe(other)));
     assert!(text.contains("all_gather(tp) did not run"), "{text}");
+    // A program that failed says why, whatever else its value can be.
+    let failed = || assert_comm!([all_reduce("tp") <= 32], auto_reshard(Policy::raise(), || program(&mesh)));
+    let text = message(std::panic::catch_unwind(std::panic::AssertUnwindSafe(failed)));
+    let error = auto_reshard(Policy::raise(), || program(&mesh)).unwrap_err().to_string();
+    let first = error.lines().next().unwrap();
+    assert!(text.contains("all_reduce(tp) did not run"), "{text}");
+    assert!(text.contains(&format!("The program gave an error:\n{first}")), "{text}");
+    assert_eq!(assert_comm!([], None::<u8>), None);
+    assert_eq!(assert_comm!([], Err::<(), &str>("as it is")), Err("as it is"));
     // What is no number allows nothing.
     let none = || assert_comm!([all_reduce("tp") <= f64::NAN], program(&mesh));
     let text = message(std::panic::catch_unwind(std::panic::AssertUnwindSafe(none)));

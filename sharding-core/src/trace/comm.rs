@@ -4,6 +4,7 @@ use super::report::explain_in;
 use super::{CommReport, place};
 use crate::Scope;
 use crate::text::clean;
+use std::fmt::Display;
 use std::panic::Location;
 
 /// A collective that may run: its name, the names of its mesh axes, and how many bytes a device may send in all its runs.
@@ -13,8 +14,8 @@ pub type Allowed<'a> = (&'a str, &'a [&'a str], f64);
 /// and with at most that many bytes per device in all its runs together; gives the value of the piece.
 ///
 /// Bytes are those of the volume model: what one device sends, for permute and move what it receives. Local steps
-/// (`local_slice`, `keep_one_copy`) move nothing between devices and are not named. The message of the panic shows what
-/// ran with its lines, and the planner's report of every reshard.
+/// (`local_slice`, `keep_one_copy`) move nothing between devices and are not named. The message of the panic shows the error if the
+/// piece gave one, what ran with its lines, and the planner's report of every reshard.
 ///
 /// ```
 /// use sharding_core::{BackendKind, DType, DeviceMesh, assert_comm};
@@ -27,27 +28,46 @@ pub type Allowed<'a> = (&'a str, &'a [&'a str], f64);
 #[macro_export]
 macro_rules! assert_comm {
     ([$($kind:ident($($axis:expr),* $(,)?) <= $bytes:expr),* $(,)?], $program:expr $(,)?) => {
-        $crate::trace::check_comm(
+        $crate::trace::check_comm_of(
             &[$((::core::stringify!($kind), &[$($axis),*][..], $bytes as f64)),*],
             || $program,
+            |value| {
+                #[allow(unused_imports, reason = "one of the two is for this value")]
+                use $crate::trace::{OfAny as _, OfResult as _};
+                (&$crate::trace::Gave(value)).error()
+            },
         )
     };
 }
 
-/// What [`assert_comm!`](crate::assert_comm) calls.
+/// What [`assert_comm!`](crate::assert_comm) does, for a list that is not written in the program; it does not know whether the
+/// value is an error.
 ///
 /// # Panics
 /// If other collectives ran than those allowed, one of them did not run, or one sent more bytes.
 #[track_caller]
 pub fn check_comm<T>(allowed: &[Allowed<'_>], program: impl FnOnce() -> T) -> T {
+    check_comm_of(allowed, program, |_| None)
+}
+
+#[doc(hidden)]
+#[track_caller]
+pub fn check_comm_of<T>(
+    allowed: &[Allowed<'_>],
+    program: impl FnOnce() -> T,
+    error: impl FnOnce(&T) -> Option<String>,
+) -> T {
     let at = Location::caller();
     let explained = explain_in((*Scope::current()).clone().with_reports(), program);
     let wrong = compare(allowed, &explained.report);
     if wrong.is_empty() {
         return explained.value;
     }
-    let mut message =
-        format!("assert_comm at {}:\n  {}\n\n{}", place(at), wrong.join("\n  "), explained.report);
+    let mut message = format!("assert_comm at {}:\n  {}\n\n", place(at), wrong.join("\n  "));
+    if let Some(error) = error(&explained.value) {
+        message.push_str(&format!("The program gave an error:\n{error}\n\n"));
+    }
+    message.push_str(&explained.report.to_string());
     for report in &explained.report.reports {
         message.push_str("\n\n");
         message.push_str(report);
@@ -55,6 +75,34 @@ pub fn check_comm<T>(allowed: &[Allowed<'_>], program: impl FnOnce() -> T) -> T 
     #[allow(clippy::panic, reason = "an assertion")]
     {
         panic!("{message}");
+    }
+}
+
+/// The value of a program. Its error is asked for by a method that a `Result` has itself, and any other value only by one more
+/// reference, so that the macro takes programs of both kinds.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Gave<'a, T>(pub &'a T);
+
+#[doc(hidden)]
+pub trait OfResult {
+    fn error(&self) -> Option<String>;
+}
+
+impl<T, E: Display> OfResult for Gave<'_, Result<T, E>> {
+    fn error(&self) -> Option<String> {
+        self.0.as_ref().err().map(E::to_string)
+    }
+}
+
+#[doc(hidden)]
+pub trait OfAny {
+    fn error(&self) -> Option<String>;
+}
+
+impl<T> OfAny for &Gave<'_, T> {
+    fn error(&self) -> Option<String> {
+        None
     }
 }
 

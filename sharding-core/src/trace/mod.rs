@@ -14,6 +14,8 @@ mod tests;
 
 pub use crate::text::table;
 pub use comm::{Allowed, check_comm};
+#[doc(hidden)]
+pub use comm::{Gave, OfAny, OfResult, check_comm_of};
 pub use file::{TraceFile, trace_to_file};
 pub use report::{CommReport, CommStep, Explained, explain};
 
