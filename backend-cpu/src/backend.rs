@@ -73,9 +73,19 @@ impl Backend for CpuBackend {
     }
 
     fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
+        if let Some(outcome) = dot::together(primitive, work) {
+            return outcome;
+        }
         let alike = work.len();
-        work.iter_mut()
-            .try_for_each(|work| launch(primitive, work, alike).map_err(|error| error.with_op(work.op)))
+        let run =
+            |work: &mut Work<'_>| launch(primitive, work, alike).map_err(|error| error.with_op(work.op));
+        let outputs = || work.iter().flat_map(|work| work.outputs.iter());
+        if let Primitive::Map(expr) = primitive
+            && map::are_tasks(expr, outputs())
+        {
+            return device::try_chunks(work, 1, |_, work| work.iter_mut().try_for_each(run));
+        }
+        work.iter_mut().try_for_each(run)
     }
 
     fn memory(&self, device: Device) -> Result<MemoryUse> {

@@ -11,12 +11,12 @@ use crate::device::{self, dispatch, vectorize};
 use crate::element::{Item, Kind, Narrow, is_narrow, kind, with_narrow};
 use crate::map::{Lane, apply};
 use crate::memory::Block;
-use crate::storage::{View, as_slots, internal, overwrite, unsupported, with_word};
+use crate::storage::{View, as_slots, internal, overwrite, places, unsupported, with_word, written};
 use bytemuck::cast_slice;
 use gemm::Parallelism;
-use panel::Side;
+use panel::{Filled, Plan, Side};
 use pulp::{Simd, WithSimd};
-use sharding_core::backend::{LocalArray, LocalMeta, Support};
+use sharding_core::backend::{FusedOp, LocalArray, LocalMeta, Primitive, Support, Work};
 use sharding_core::{DType, Result, Shape};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -180,6 +180,11 @@ impl<'a, T: Item> Product<'a, T> {
     /// The multiplications of one matrix.
     fn work(&self) -> usize {
         self.m.saturating_mul(self.k).saturating_mul(self.n)
+    }
+
+    /// The elements of the factors of one matrix.
+    fn read(&self) -> usize {
+        self.k.saturating_mul(self.m.saturating_add(self.n))
     }
 
     /// Runs `matrix` on every matrix of the result; over the pool, if `split`.
@@ -379,8 +384,7 @@ impl<T: Item> Product<'_, T> {
     fn spread(&self) -> Spread {
         let count: usize = self.batch.iter().product();
         let work = self.work();
-        let read = self.k.saturating_mul(self.m.saturating_add(self.n));
-        let large = work.saturating_mul(count) >= LARGE || device::is_large(read.saturating_mul(count));
+        let large = is_worth_threads(work.saturating_mul(count), self.read().saturating_mul(count));
         match (large, count > 1 && work < SPLIT) {
             (false, _) => Spread::None,
             (true, true) => Spread::Batch,
@@ -470,6 +474,79 @@ enum Spread {
     Inside,
 }
 
+/// One of several products that are a job of the pool together.
+enum Part<'a> {
+    Rows(RowJob<'a>),
+    Panels(panel::Job<'a>),
+}
+
+impl Part<'_> {
+    fn tasks(&self) -> usize {
+        match self {
+            Self::Rows(job) => job.tasks(),
+            Self::Panels(job) => job.tasks(),
+        }
+    }
+
+    /// Runs a task.
+    ///
+    /// # Safety
+    /// No other thread runs the one of this number at the same time.
+    unsafe fn run(&self, number: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::Rows(job) => job.run(number),
+                Self::Panels(job) => job.run(number),
+            }
+        }
+    }
+}
+
+/// Writes products without batch axes, by scalar products of rows or by panels, as one job of the pool. False where there is no
+/// memory for panels, and nothing is written.
+fn run_together(products: &[Product<'_, f32>], outs: SmallVec<[&mut [MaybeUninit<f32>]; 4]>) -> bool {
+    let starts = |product: &Product<'_, f32>| (product.a.start(0, &[]), product.b.start(0, &[]));
+    let mut plans: SmallVec<[(Plan<'_>, usize); 4]> = SmallVec::new();
+    let mut filled: SmallVec<[Filled; 4]> = SmallVec::new();
+    for product in products.iter().filter(|product| !product.is_rows()) {
+        let (a, b) = starts(product);
+        let plan = product.plan(a, b);
+        // What all devices hold is brought into order for all of them.
+        let panels = match plans.iter().find(|(other, _)| other.fills_as(&plan)) {
+            Some((_, panels)) => *panels,
+            None => {
+                let Some(panels) = plan.fill(true) else { return false };
+                filled.push(panels);
+                filled.len() - 1
+            }
+        };
+        plans.push((plan, panels));
+    }
+    let mut plans = plans.iter();
+    let mut parts: SmallVec<[Part<'_>; 4]> = SmallVec::new();
+    for (product, out) in products.iter().zip(outs) {
+        let (a, b) = starts(product);
+        parts.push(if product.is_rows() {
+            Part::Rows(RowJob::new(product, a, b, out, COLUMN_TASK))
+        } else {
+            let Some((plan, panels)) = plans.next() else { return false };
+            Part::Panels(plan.job(&filled[*panels], out, true))
+        });
+    }
+    device::each(parts.iter().map(Part::tasks).sum(), |mut number| {
+        for part in &parts {
+            if number < part.tasks() {
+                // SAFETY: `each` gives every number to one thread, and they are those of tasks one after the other.
+                return unsafe { part.run(number) };
+            }
+            number -= part.tasks();
+        }
+    });
+    panel::forget();
+    true
+}
+
 /// What is multiplied.
 trait Multiply: Item {
     /// All matrices; every element of `out` is written.
@@ -520,30 +597,79 @@ impl Product<'_, f32> {
 
     /// One matrix by panels; false where there is no memory for them.
     fn by_panels(&self, a: isize, b: isize, out: &mut [MaybeUninit<f32>], split: bool) -> bool {
+        let plan = self.plan(a, b);
+        let Some(panels) = plan.fill(split) else { return false };
+        let job = plan.job(&panels, out, split);
+        if split {
+            // SAFETY: `each` gives every number to one thread.
+            device::each(job.tasks(), |number| unsafe { job.run(number) });
+            panel::forget();
+        } else {
+            // SAFETY: this thread runs all of them.
+            (0..job.tasks()).for_each(|number| unsafe { job.run(number) });
+        }
+        true
+    }
+
+    /// How panels do one matrix.
+    fn plan(&self, a: isize, b: isize) -> Plan<'_> {
         let rows = Side { data: self.a.data, at: a, line: self.a.row, count: self.m };
         let columns = Side { data: self.b.data, at: b, line: self.b.column, count: self.n };
-        panel::product((rows, columns), self.k, self.bias.as_deref(), out, split)
+        Plan::new(rows, columns, self.k, self.bias.as_deref())
     }
 
     /// One matrix by scalar products of rows, `split` over the pool.
     fn by_rows(&self, a: isize, b: isize, out: &mut [MaybeUninit<f32>], split: bool) {
-        let (n, width) = (self.n, if split { COLUMN_TASK } else { self.n });
-        assert!(out.len() == self.m * n);
-        let start = device::Start::new(out);
-        let task = |number: usize| {
-            let columns = number * width..n.min((number + 1) * width);
-            let places = (0..self.m).map(|i| {
-                // SAFETY: these columns of a row lie inside `out`, and no other task has them.
-                unsafe { std::slice::from_raw_parts_mut(start.at(i * n + columns.start), columns.len()) }
-            });
-            let out = places.collect();
-            dispatch(RowProducts { product: self, a, b, columns: columns.clone(), out });
-        };
+        let job = RowJob::new(self, a, b, out, if split { COLUMN_TASK } else { self.n });
         if split {
-            device::each(n.div_ceil(width), task);
+            // SAFETY: `each` gives every number to one thread.
+            device::each(job.tasks(), |number| unsafe { job.run(number) });
         } else {
-            task(0);
+            // SAFETY: this thread runs the only one.
+            unsafe { job.run(0) };
         }
+    }
+}
+
+/// One matrix by scalar products of rows, some columns a task.
+struct RowJob<'a> {
+    product: &'a Product<'a, f32>,
+    a: isize,
+    b: isize,
+    width: usize,
+    out: device::Start<MaybeUninit<f32>>,
+}
+
+impl<'a> RowJob<'a> {
+    fn new(
+        product: &'a Product<'a, f32>,
+        a: isize,
+        b: isize,
+        out: &'a mut [MaybeUninit<f32>],
+        width: usize,
+    ) -> Self {
+        assert!(out.len() == product.m * product.n);
+        Self { product, a, b, width, out: device::Start::new(out) }
+    }
+
+    fn tasks(&self) -> usize {
+        self.product.n.div_ceil(self.width)
+    }
+
+    /// Runs a task.
+    ///
+    /// # Safety
+    /// No other thread runs the one of this number at the same time.
+    unsafe fn run(&self, number: usize) {
+        let Self { product, a, b, width, .. } = *self;
+        let n = product.n;
+        let columns = number * width..n.min((number + 1) * width);
+        let places = (0..product.m).map(|i| {
+            // SAFETY: these columns of a row lie inside the m by n places of `out`, and no other task has them.
+            unsafe { std::slice::from_raw_parts_mut(self.out.at(i * n + columns.start), columns.len()) }
+        });
+        let out = places.collect();
+        dispatch(RowProducts { product, a, b, columns: columns.clone(), out });
     }
 }
 
@@ -670,10 +796,80 @@ pub(crate) fn run(a: &LocalArray, b: &LocalArray, out: &mut LocalArray) -> Resul
 pub(crate) fn linear(
     x: &LocalArray,
     weight: &LocalArray,
-    bias: &LocalArray,
+    bias: Option<&LocalArray>,
     out: &mut LocalArray,
 ) -> Result<()> {
-    product(x, &weight.permute(&[1, 0]), Some(bias), out)
+    product(x, &weight.permute(&[1, 0]), bias, out)
+}
+
+/// Runs the products of several devices as one job of the pool, where each is one matrix that is not worth being split by
+/// itself: so threads meet once for all of them, what all devices multiply is brought into order once, and products too
+/// small for the pool run side by side. `None`, and nothing is done, for all other work. Every element is added up as
+/// if its product ran alone.
+pub(crate) fn together(primitive: &Primitive, work: &mut [Work<'_>]) -> Option<Result<()>> {
+    if work.len() < 2 || !matches!(primitive, Primitive::Dot | Primitive::Fused(FusedOp::Linear)) {
+        return None;
+    }
+    let mut sides: SmallVec<[(&LocalArray, Cow<'_, LocalArray>); 4]> = SmallVec::new();
+    let mut biases: SmallVec<[Option<&LocalArray>; 4]> = SmallVec::new();
+    let mut outs: SmallVec<[(&'static str, &mut LocalArray); 4]> = SmallVec::new();
+    for Work { op, inputs, outputs, .. } in work {
+        let ([a, b, bias @ ..], [out]) = (*inputs, &mut **outputs) else { return None };
+        if [a.dtype(), b.dtype(), out.dtype()] != [DType::F32; 3] || out.elements() == 0 || bias.len() > 1 {
+            return None;
+        }
+        let b = match primitive {
+            Primitive::Dot => Cow::Borrowed(*b),
+            _ if b.shape().len() == 2 => Cow::Owned(b.permute(&[1, 0])),
+            _ => return None,
+        };
+        sides.push((a, b));
+        biases.push(bias.first().copied());
+        outs.push((*op, out));
+    }
+    let mut factors: SmallVec<[[Factor<'_, f32>; 2]; 4]> = SmallVec::new();
+    for (a, b) in &sides {
+        factors.push([Factor::new(a).ok()?, Factor::new(b).ok()?]);
+    }
+    let mut products: SmallVec<[Product<'_, f32>; 4]> = SmallVec::new();
+    for (([a, b], bias), (_, out)) in factors.iter().zip(&biases).zip(&outs) {
+        products.push(Product::new(a, b, *bias, out.shape()).ok()?);
+    }
+    let small = |product: &Product<'_, f32>| {
+        product.batch.is_empty() && product.work() < SPLIT && (product.is_rows() || product.is_panels())
+    };
+    let (work, read) = products.iter().fold((0_usize, 0_usize), |(work, read), product| {
+        (work.saturating_add(product.work()), read.saturating_add(product.read()))
+    });
+    if !is_worth_threads(work, read) || !products.iter().all(small) {
+        return None;
+    }
+    let mut run = || -> Result<bool> {
+        let mut places_of: SmallVec<[&mut [MaybeUninit<f32>]; 4]> = SmallVec::new();
+        for (op, out) in &mut outs {
+            // SAFETY: `run_together` puts nothing but values there.
+            places_of.push(unsafe { places(out) }.map_err(|error| error.with_op(*op))?);
+        }
+        if !run_together(&products, places_of) {
+            return Ok(false);
+        }
+        for (op, out) in &mut outs {
+            // SAFETY: `run_together` has written every element.
+            unsafe { written(out) }.map_err(|error| error.with_op(*op))?;
+        }
+        Ok(true)
+    };
+    match run() {
+        Ok(true) => Some(Ok(())),
+        // There was no memory for panels, and nothing is written.
+        Ok(false) => None,
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// Whether so many multiplications, of factors of so many elements, are worth the pool.
+fn is_worth_threads(work: usize, read: usize) -> bool {
+    work >= LARGE || device::is_large(read)
 }
 
 fn product(a: &LocalArray, b: &LocalArray, bias: Option<&LocalArray>, out: &mut LocalArray) -> Result<()> {

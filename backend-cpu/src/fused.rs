@@ -26,8 +26,13 @@ pub(crate) fn supports(op: &FusedOp, inputs: &[LocalMeta]) -> Support {
             Some(n) => [gamma, beta].iter().all(|vector| *vector.shape == [*n]),
             None => false,
         },
-        (FusedOp::Linear, [x, weight, bias]) => match (&*weight.shape, x.shape.last()) {
-            ([n, k], Some(inner)) => x.shape.len() >= 2 && k == inner && *bias.shape == [*n],
+        (FusedOp::Linear, [x, weight, bias @ ..]) => match (&*weight.shape, x.shape.last()) {
+            ([n, k], Some(inner)) => {
+                x.shape.len() >= 2
+                    && k == inner
+                    && bias.len() < 2
+                    && bias.iter().all(|bias| *bias.shape == [*n])
+            }
             _ => false,
         },
         (FusedOp::RmsNorm { .. }, [x, weight]) => x.shape.last().is_some_and(|n| *weight.shape == [*n]),
@@ -52,7 +57,8 @@ pub(crate) fn run(op: &FusedOp, inputs: &[&LocalArray], out: &mut LocalArray) ->
     match (op, inputs) {
         (FusedOp::Softmax { axis }, [x]) => softmax(x, *axis, out),
         (FusedOp::LayerNorm { eps }, [x, gamma, beta]) => layer_norm(x, gamma, beta, *eps as f32, out),
-        (FusedOp::Linear, [x, weight, bias]) => dot::linear(x, weight, bias, out),
+        (FusedOp::Linear, [x, weight]) => dot::linear(x, weight, None, out),
+        (FusedOp::Linear, [x, weight, bias]) => dot::linear(x, weight, Some(bias), out),
         (FusedOp::RmsNorm { eps }, [x, weight]) => rms_norm(x, weight, *eps as f32, out),
         _ => Err(unsupported(format_args!("{op:?} of {} inputs", inputs.len()))),
     }

@@ -606,14 +606,30 @@ impl Size {
     }
 }
 
+/// Whether each of several results is too small to be split, and all of them together are worth the pool.
+pub(crate) fn are_tasks<'a>(expr: &Expr, results: impl Iterator<Item = &'a LocalArray>) -> bool {
+    let (mut count, mut elements) = (0, 0_usize);
+    for result in results {
+        if result.elements() > TASK {
+            return false;
+        }
+        (count, elements) = (count + 1, elements.saturating_add(result.elements()));
+    }
+    count > 1 && is_large(elements.saturating_mul(steps(expr)))
+}
+
+/// What an element costs compared with an addition.
+fn steps(expr: &Expr) -> usize {
+    expr.nodes().iter().map(weight).sum::<usize>().max(1)
+}
+
 /// Runs the primitive; the launch makes so many results like this one.
 pub(crate) fn run(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray, alike: usize) -> Result<()> {
     let elements = out.elements();
     if elements == 0 {
         return check(expr, &inputs.iter().map(|input| input.dtype()).collect::<SmallVec<[DType; 4]>>());
     }
-    let steps = expr.nodes().iter().map(weight).sum::<usize>().max(1);
-    let large = is_large(elements.saturating_mul(steps));
+    let large = is_large(elements.saturating_mul(steps(expr)));
     let size = if large { Size::Large(out.bytes().saturating_mul(alike)) } else { Size::Small };
     if is_narrow(out.dtype()) {
         return with_narrow!(out.dtype(), S => {

@@ -1,6 +1,7 @@
 //! Dispatch: layouts, plan (cached), redistribution, local kernels on all addressable devices, results.
 
 use crate::backend::{LocalArray, LocalArrays, Move};
+use crate::kernel::Together;
 use crate::manual::Varies;
 use crate::op::{Grouped, Groups, KeyWriter, Op, OpArgs, OpDef};
 use crate::plan::{CallPlan, Key, KeyOperand, PlanCache};
@@ -561,10 +562,14 @@ fn execute(
     for _ in &plan.results {
         outputs.push(LocalArrays::new());
     }
+    // The last launches of kernels with one result may wait for each other; buffers are written where they stand.
+    let joins = written.is_empty() && plan.positions.len() > 1 && outputs.len() == 1;
+    let mut together = Together::default();
     let mut made = LocalArrays::new();
     for (i, (position, device)) in plan.positions.iter().zip(&plan.devices).enumerate() {
         let twin = plan.twins.get(i).copied().unwrap_or(i);
         if twin != i && written.is_empty() && inputs.are_shared(i, twin) {
+            run_together(def, plan, &mut together, outputs)?;
             for output in outputs.iter_mut() {
                 if let Some(done) = output.get(twin).cloned() {
                     output.push(done);
@@ -580,6 +585,9 @@ fn execute(
         }
         let mut cx =
             KernelCx::new(plan.backend.as_ref(), def.name, *device, *position, &plan.operands, &plan.results);
+        if joins {
+            cx = cx.joining(&mut together);
+        }
         for (_, shards) in written.iter_mut() {
             match shards.get_mut(i) {
                 Some(array) if array.repeats() => *array = spread_out(def.name, plan, array)?,
@@ -601,6 +609,11 @@ fn execute(
             }
         }
         outcome?;
+        if cx.waits() {
+            together.take(def.name, &mut made)?;
+            continue;
+        }
+        run_together(def, plan, &mut together, outputs)?;
         if made.len() != outputs.len() {
             bail!(
                 Kernel,
@@ -615,7 +628,31 @@ fn execute(
             }
         }
     }
-    Ok(())
+    run_together(def, plan, &mut together, outputs)
+}
+
+/// Runs the launches that wait, and adds what they make to the one result.
+#[inline]
+fn run_together(
+    def: &'static OpDef,
+    plan: &CallPlan,
+    together: &mut Together,
+    outputs: &mut Outputs,
+) -> Result<()> {
+    match outputs.first_mut() {
+        Some(output) if !together.is_empty() => run_waiting(def, plan, together, output),
+        _ => Ok(()),
+    }
+}
+
+#[inline(never)]
+fn run_waiting(
+    def: &'static OpDef,
+    plan: &CallPlan,
+    together: &mut Together,
+    output: &mut LocalArrays,
+) -> Result<()> {
+    guarded("the backend", || together.run(plan.backend.as_ref(), def.name, output))
 }
 
 /// A copy in which every element has memory of its own: a write to one must not be seen at others.

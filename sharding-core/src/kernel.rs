@@ -1,8 +1,8 @@
 //! What a local kernel gets: the primitives, and where its shards lie in the whole.
 
 use crate::backend::{
-    Backend, BinaryOp, Expr, FusedOp, Gather, IndexMap, Iota, LocalArray, LocalMeta, Move, Node, Primitive,
-    Random, Reduce, UnaryOp, Work, lower,
+    Backend, BinaryOp, Expr, FusedOp, Gather, IndexMap, Iota, LocalArray, LocalArrays, LocalMeta, Move, Node,
+    Primitive, Random, Reduce, UnaryOp, Work, lower,
 };
 use crate::trace::{self, Seen};
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
 };
 use smallvec::SmallVec;
 use std::fmt;
+use std::sync::Arc;
 
 /// One device's view of a call.
 ///
@@ -22,6 +23,13 @@ pub struct KernelCx<'a> {
     position: usize,
     operands: &'a [TensorLayout],
     results: &'a [TensorLayout],
+    together: Option<&'a mut Together>,
+    /// Whether the next launch is the kernel's last: see [`last`](Self::last).
+    last: bool,
+    /// Whether that launch was made.
+    ended: bool,
+    /// Whether it waits for those of other devices.
+    waits: bool,
 }
 
 impl<'a> KernelCx<'a> {
@@ -34,7 +42,40 @@ impl<'a> KernelCx<'a> {
         operands: &'a [TensorLayout],
         results: &'a [TensorLayout],
     ) -> Self {
-        Self { backend, op, device, position, operands, results }
+        Self {
+            backend,
+            op,
+            device,
+            position,
+            operands,
+            results,
+            together: None,
+            last: false,
+            ended: false,
+            waits: false,
+        }
+    }
+
+    /// Lets the last launch wait for those of other devices: [`Together::run`] runs it.
+    pub(crate) fn joining(mut self, together: &'a mut Together) -> Self {
+        self.together = Some(together);
+        self
+    }
+
+    /// Whether the last launch of the kernel waits.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Promises that the next launch is the last thing that the kernel does, and that the kernel's one result is what comes of
+    /// it, as it is or as a view of other shape: `cx.last().dot(a, b)`. The launch may then wait for those of other devices,
+    /// and run with them as one, so that kernels too small to be shared by threads run side by side. Until then the array
+    /// has no elements.
+    ///
+    /// Where the launch is one of several that a method needs, nothing waits.
+    pub fn last(&mut self) -> &mut Self {
+        self.last = true;
+        self
     }
 
     /// The op that runs.
@@ -120,7 +161,11 @@ impl<'a> KernelCx<'a> {
         dtype: DType,
         shape: &Shape,
     ) -> Result<LocalArray> {
-        let _span = tracing::trace_span!(
+        if self.ended {
+            return Err(self.goes_on());
+        }
+        self.ended = std::mem::take(&mut self.last);
+        let span = tracing::trace_span!(
             "kernel",
             op = self.op,
             name = %Named(primitive),
@@ -128,8 +173,17 @@ impl<'a> KernelCx<'a> {
             inputs = %Inputs(inputs),
             result = %Typed(dtype, shape),
             bytes = touched(inputs, dtype, shape),
-        )
-        .entered();
+        );
+        // Who watches wants to see each kernel while it runs.
+        if self.ended
+            && self.together.is_some()
+            && span.is_disabled()
+            && !crate::scope::is_watched()
+            && touched(inputs, dtype, shape) >= WORTH
+        {
+            return self.wait(primitive, inputs, dtype, shape);
+        }
+        let _span = span.entered();
         let _seen = Seen::new(|| {
             trace::kernel(self.op, trace::primitive_name(primitive), self.device, inputs, (dtype, shape))
         });
@@ -137,6 +191,30 @@ impl<'a> KernelCx<'a> {
         let outputs = std::slice::from_mut(&mut output);
         self.backend.launch(primitive, &mut [Work { op: self.op, device: self.device, inputs, outputs }])?;
         Ok(output)
+    }
+
+    /// Leaves a launch to [`Together::run`].
+    #[inline(never)]
+    fn wait(
+        &mut self,
+        primitive: &Primitive,
+        inputs: &[&LocalArray],
+        dtype: DType,
+        shape: &Shape,
+    ) -> Result<LocalArray> {
+        let output = self.backend.alloc(self.device, dtype, shape)?;
+        if let Some(together) = &mut self.together {
+            together.add(primitive, self.device, inputs, output.clone());
+            self.waits = true;
+        }
+        Ok(output)
+    }
+
+    /// What a kernel is told that goes on after its last launch.
+    #[cold]
+    fn goes_on(&self) -> Error {
+        self.misfit("the kernel goes on after a launch that it called its last".to_owned())
+            .with_fix("call cx.last() before the last launch only")
     }
 
     /// An elementwise expression over inputs that broadcast.
@@ -292,9 +370,11 @@ impl<'a> KernelCx<'a> {
             self.misfit(format!("{op:?} does not take {}", inputs.join(", ")))
         })?;
         let metas: SmallVec<[LocalMeta; 4]> = metas.into_iter().cloned().collect();
+        let last = std::mem::take(&mut self.last);
         if !self.backend.supports(&Primitive::Fused(op.clone()), &metas).is_yes() {
             return lower(self, &op, inputs);
         }
+        self.last = last;
         self.launch(&Primitive::Fused(op), inputs, dtype, &shape)
     }
 
@@ -303,6 +383,9 @@ impl<'a> KernelCx<'a> {
     /// # Errors
     /// What the backend says.
     pub fn store(&mut self, into: &mut LocalArray, source: &LocalArray, at: &[usize]) -> Result<()> {
+        if self.ended {
+            return Err(self.goes_on());
+        }
         let (dtype, shape) = (source.dtype(), source.shape());
         let _span = tracing::trace_span!(
             "kernel",
@@ -318,6 +401,98 @@ impl<'a> KernelCx<'a> {
             Seen::new(|| trace::kernel(self.op, "store".to_owned(), self.device, &[source], (dtype, shape)));
         let pieces = [(source.clone(), SmallVec::from_slice(at))];
         self.backend.copy(&mut [Move { op: self.op, pieces: &pieces, into }])
+    }
+}
+
+/// Kernels that touch fewer bytes run at once: whatever they do, to keep it in mind costs more than waiting can bring.
+const WORTH: usize = 1 << 14;
+
+/// The last launches of a call's kernels, which run as one where they are of the same primitive.
+#[derive(Default)]
+pub(crate) struct Together(Vec<Waiting>);
+
+/// A launch that waits, and what it makes.
+struct Waiting {
+    primitive: Primitive,
+    device: Device,
+    inputs: SmallVec<[LocalArray; 3]>,
+    output: LocalArray,
+    /// How the kernel's result lies in the output; `None` until the kernel has given it.
+    result: Option<LocalMeta>,
+}
+
+impl Together {
+    /// Whether nothing waits.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn add(&mut self, primitive: &Primitive, device: Device, inputs: &[&LocalArray], output: LocalArray) {
+        let inputs = inputs.iter().map(|input| (*input).clone()).collect();
+        self.0.push(Waiting { primitive: primitive.clone(), device, inputs, output, result: None });
+    }
+
+    /// Takes what a kernel whose last launch waits has given.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Kernel`] if it is not one view of what the launch makes.
+    pub(crate) fn take(&mut self, op: &'static str, made: &mut LocalArrays) -> Result<()> {
+        let given = match (self.0.last_mut(), &**made) {
+            (Some(waiting), [array])
+                if std::ptr::addr_eq(Arc::as_ptr(array.storage()), Arc::as_ptr(waiting.output.storage())) =>
+            {
+                waiting.result = Some(array.meta().clone());
+                true
+            }
+            _ => false,
+        };
+        made.clear();
+        if given {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Kernel,
+            "the kernel does not give what comes of the launch it called its last",
+        )
+        .with_op(op)
+        .with_fix("call cx.last() only before the launch that makes the kernel's one result"))
+    }
+
+    /// Runs what waits, in the order in which it came, and adds the results.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub(crate) fn run(
+        &mut self,
+        backend: &dyn Backend,
+        op: &'static str,
+        results: &mut LocalArrays,
+    ) -> Result<()> {
+        for alike in self.0.chunk_by_mut(|a, b| a.primitive == b.primitive) {
+            let mut reads: SmallVec<[SmallVec<[&LocalArray; 3]>; 2]> = SmallVec::with_capacity(alike.len());
+            let mut writes: SmallVec<[(Device, &mut [LocalArray]); 2]> = SmallVec::with_capacity(alike.len());
+            let mut primitive = None;
+            for Waiting { primitive: this, device, inputs, output, .. } in alike {
+                primitive = Some(&*this);
+                reads.push(inputs.iter().collect());
+                writes.push((*device, std::slice::from_mut(output)));
+            }
+            let mut work: SmallVec<[Work<'_>; 2]> = SmallVec::with_capacity(reads.len());
+            for (inputs, (device, outputs)) in reads.iter().zip(writes) {
+                work.push(Work { op, device, inputs, outputs });
+            }
+            if let Some(primitive) = primitive {
+                backend.launch(primitive, &mut work)?;
+            }
+        }
+        for Waiting { output, result, .. } in self.0.drain(..) {
+            results.push(match result {
+                Some(meta) => LocalArray::new(meta, output.storage().clone()),
+                None => output,
+            });
+        }
+        Ok(())
     }
 }
 

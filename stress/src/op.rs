@@ -32,3 +32,9 @@ pub fn pairwise_cpu(cx: &mut KernelCx, x: &LocalArray, y: &LocalArray) -> Result
     let rows = cx.binary(BinaryOp::Sub, &nx, &twice)?;
     cx.binary(BinaryOp::Add, &rows, &ny.permute(&[1, 0]))
 }
+
+/// Twice the elements, by a last launch of which a view is given.
+#[sharding_rule(["a b -> b a"])]
+pub fn doubled_and_turned(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
+    Ok(cx.last().binary(BinaryOp::Add, x, x)?.permute(&[1, 0]))
+}

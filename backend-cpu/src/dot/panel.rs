@@ -9,9 +9,12 @@
 
 use crate::device::{self, dispatch};
 use crate::memory::{Block, prefetch};
+use crate::storage::as_slots;
 use pulp::{Simd, WithSimd};
+use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Products of a stretch: a panel of it stays in the second cache.
 const STRETCH: usize = 512;
@@ -27,8 +30,9 @@ const STEP: usize = 24;
 const ENOUGH: usize = 32;
 /// Multiplications of a task.
 const WORK: (usize, usize) = (1 << 20, 1 << 25);
-/// Elements that are worth a task when panels are made.
-const MANY: usize = 1 << 14;
+/// Panels of fewer elements every thread makes for itself: to share them out, and to read what another processor has just
+/// written, takes longer. With so many all threads make them together.
+const MANY: usize = 1 << 15;
 /// What bringing an element into a panel costs, in multiplications.
 const FILL: usize = 24;
 /// What it costs to write an element of the result where lanes are its rows.
@@ -202,28 +206,39 @@ impl Panels {
         elements.start * self.lanes() + number * self.width * elements.len()
     }
 
-    /// Brings a factor into panels; over the pool, if `split`.
-    fn fill(&self, side: &Side<'_>, split: bool) -> Option<Block> {
-        let elements = self.k.checked_mul(self.lanes())?;
+    /// The elements of all panels.
+    fn elements_of_all(&self) -> Option<usize> {
+        self.k.checked_mul(self.lanes())
+    }
+
+    /// Brings a factor into panels in a new block; over the pool, if `split`.
+    fn made(&self, side: &Side<'_>, split: bool) -> Option<Block> {
+        let elements = self.elements_of_all()?;
         let mut block = Block::new(elements.checked_mul(size_of::<f32>())?)?;
-        let start = device::Start::new(block.elements_mut::<f32>());
+        self.fill(side, &mut block.elements_mut::<f32>()[..elements], split);
+        Some(block)
+    }
+
+    /// Brings a factor into panels, each place of which gets a value; over the pool, if `split`.
+    fn fill(&self, side: &Side<'_>, out: &mut [MaybeUninit<f32>], split: bool) {
+        assert!(Some(out.len()) == self.elements_of_all());
+        let start = device::Start::new(out);
         let fill = |number: usize| {
             let (stretch, number) = (number / self.count(), number % self.count());
             let (lines, lanes) = self.panel(number);
             let elements = self.elements(stretch);
-            // SAFETY: the panel lies in the block, and no other task has it.
+            // SAFETY: the panel lies in `out`, and no other task has it.
             let out = unsafe {
                 std::slice::from_raw_parts_mut(start.at(self.start(stretch, number)), lanes * elements.len())
             };
             side.fill(lines, elements, lanes, out);
         };
         let tasks = self.count() * self.stretches();
-        if split && elements >= MANY {
+        if split {
             device::each(tasks, fill);
         } else {
             (0..tasks).for_each(fill);
         }
-        Some(block)
     }
 }
 
@@ -252,39 +267,34 @@ fn price(lanes: usize, lines: usize, k: usize, store: usize) -> usize {
     computed.saturating_add(filled).saturating_mul(k).saturating_add(computed.saturating_mul(store))
 }
 
-/// Writes the product of rows and columns of `k` elements, each row of the result added to the bias if there is one; over the
-/// pool, if `split`. False if there is no memory for the panels, and nothing is written.
-pub(crate) fn product(
-    (rows, columns): (Side<'_>, Side<'_>),
-    k: usize,
-    bias: Option<&[f32]>,
-    out: &mut [MaybeUninit<f32>],
-    split: bool,
-) -> bool {
-    assert!(out.len() == rows.count * columns.count && bias.is_none_or(|bias| bias.len() == columns.count));
-    let (m, n) = (rows.count, columns.count);
-    let across = price(m, n, k, TURN) < price(n, m, k, 0);
-    let (lanes, lines) = if across { (rows, columns) } else { (columns, rows) };
-    let panels = Panels::new(lanes.count, k);
-    let Some(block) = panels.fill(&lanes, split) else { return false };
-    let job = Job {
-        // SAFETY: `fill` has put a value on every place.
-        block: unsafe { block.elements::<f32>().assume_init_ref() },
-        panels,
-        lines,
-        bias,
-        across,
-        n,
-        out: device::Start::new(out),
-    };
-    job.run(split);
-    true
+/// Panels of a product.
+pub(crate) enum Filled {
+    Whole(Block),
+    /// Every thread that does a task has its own, under this number.
+    ByThread(u64),
 }
 
-/// A product whose panels are there.
-struct Job<'a> {
-    block: &'a [f32],
+/// The last number of [`Filled::ByThread`].
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The panels that this thread has made last, and their number.
+    static PANELS: RefCell<Option<(u64, Block)>> = const { RefCell::new(None) };
+}
+
+/// Gives the panels of this thread back: what is kept between calls is for the memory to say. Threads of the pool keep theirs
+/// for the next product.
+pub(crate) fn forget() {
+    // At the end of a thread there is nothing to give back.
+    let _ = PANELS.try_with(|panels| panels.borrow_mut().take());
+}
+
+/// Which factor of a product goes into panels, and how they lie.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan<'a> {
     panels: Panels,
+    /// What goes into panels.
+    lanes: Side<'a>,
     /// Of which elements lie side by side.
     lines: Side<'a>,
     bias: Option<&'a [f32]>,
@@ -292,11 +302,73 @@ struct Job<'a> {
     across: bool,
     /// The columns of the result.
     n: usize,
-    out: device::Start<MaybeUninit<f32>>,
 }
 
-impl Job<'_> {
-    fn run(&self, split: bool) {
+impl<'a> Plan<'a> {
+    /// Of the product of rows and columns of `k` elements, each row of the result added to the bias if there is one.
+    pub(crate) fn new(rows: Side<'a>, columns: Side<'a>, k: usize, bias: Option<&'a [f32]>) -> Self {
+        let (m, n) = (rows.count, columns.count);
+        assert!(bias.is_none_or(|bias| bias.len() == n));
+        let across = price(m, n, k, TURN) < price(n, m, k, 0);
+        let (lanes, lines) = if across { (rows, columns) } else { (columns, rows) };
+        Self { panels: Panels::new(lanes.count, k), lanes, lines, bias, across, n }
+    }
+
+    /// Whether the panels of both are the same.
+    pub(crate) fn fills_as(&self, other: &Self) -> bool {
+        let (a, b) = (&self.lanes, &other.lanes);
+        std::ptr::eq(a.data, b.data)
+            && (a.at, a.line, a.count, self.panels.k) == (b.at, b.line, b.count, other.panels.k)
+    }
+
+    /// Makes the panels, or says that threads do so; over the pool, if `split`. `None` if there is no memory for them.
+    pub(crate) fn fill(&self, split: bool) -> Option<Filled> {
+        if split && self.panels.elements_of_all()? < MANY {
+            return Some(Filled::ByThread(LAST.fetch_add(1, Ordering::Relaxed) + 1));
+        }
+        Some(Filled::Whole(self.panels.made(&self.lanes, split)?))
+    }
+
+    /// The product into `out`, of panels that [`fill`](Self::fill) of this plan has made, or of one that
+    /// [`fills_as`](Self::fills_as) this one; in tasks for the pool, if `split`.
+    pub(crate) fn job<'b>(
+        &'b self,
+        filled: &'b Filled,
+        out: &'b mut [MaybeUninit<f32>],
+        split: bool,
+    ) -> Job<'b> {
+        assert!(out.len() == self.lanes.count * self.lines.count);
+        let (lines, panels) = self.cut(split);
+        Job { plan: self, filled, lines, panels, out: device::Start::new(out) }
+    }
+
+    /// The elements of panels that are in a block.
+    fn elements_in<'b>(&self, block: &'b Block) -> &'b [f32] {
+        let elements = &block.elements::<f32>()[..self.panels.k * self.panels.lanes()];
+        // SAFETY: `Panels::fill` has put a value on every place.
+        unsafe { elements.assume_init_ref() }
+    }
+
+    /// Gives `run` the panels that this thread has made under this number, or makes now.
+    fn by_thread(&self, number: u64, run: impl FnOnce(&[f32])) {
+        PANELS.with_borrow_mut(|panels| {
+            if panels.as_ref().is_none_or(|(made, _)| *made != number) {
+                // One block at a time.
+                *panels = None;
+                *panels = self.panels.made(&self.lanes, false).map(|block| (number, block));
+            }
+            if let Some((_, block)) = panels {
+                return run(self.elements_in(block));
+            }
+            let mut elements = vec![0.0; self.panels.k * self.panels.lanes()];
+            // SAFETY: `fill` puts nothing but values there.
+            self.panels.fill(&self.lanes, unsafe { as_slots(&mut elements) }, false);
+            run(&elements);
+        });
+    }
+
+    /// The most lines of a task, and the most panels.
+    fn cut(&self, split: bool) -> (usize, usize) {
         let (mut lines, mut panels) = (self.lines.count, self.panels.count());
         if split {
             let all = self.panels.lines.next_multiple_of(LANES);
@@ -316,28 +388,55 @@ impl Job<'_> {
         } else {
             lines = lines.min(LINES);
         }
-        let (down, across) = (self.lines.count.div_ceil(lines), self.panels.count().div_ceil(panels));
-        let task = |number: usize| {
-            let (line, panel) = (number / across * lines, number % across * panels);
-            dispatch(Task {
-                job: self,
-                lines: line..self.lines.count.min(line + lines),
-                panels: panel..self.panels.count().min(panel + panels),
-            });
-        };
-        if split {
-            device::each(down * across, task);
-        } else {
-            (0..down * across).for_each(task);
+        (lines, panels)
+    }
+}
+
+/// A product whose panels are there, in tasks.
+pub(crate) struct Job<'a> {
+    plan: &'a Plan<'a>,
+    filled: &'a Filled,
+    /// The most lines of a task.
+    lines: usize,
+    /// The most panels of a task.
+    panels: usize,
+    out: device::Start<MaybeUninit<f32>>,
+}
+
+impl Job<'_> {
+    /// Tasks beside each other, which have the same lines.
+    fn across(&self) -> usize {
+        self.plan.panels.count().div_ceil(self.panels)
+    }
+
+    pub(crate) fn tasks(&self) -> usize {
+        self.plan.lines.count.div_ceil(self.lines) * self.across()
+    }
+
+    /// Runs a task.
+    ///
+    /// # Safety
+    /// No other thread runs the one of this number at the same time.
+    pub(crate) unsafe fn run(&self, number: usize) {
+        let across = self.across();
+        let (line, panel) = (number / across * self.lines, number % across * self.panels);
+        let lines = line..self.plan.lines.count.min(line + self.lines);
+        let panels = panel..self.plan.panels.count().min(panel + self.panels);
+        let run =
+            |block: &[f32]| dispatch(Task { job: self, block, lines: lines.clone(), panels: panels.clone() });
+        match self.filled {
+            Filled::Whole(block) => run(self.plan.elements_in(block)),
+            Filled::ByThread(number) => self.plan.by_thread(*number, run),
         }
     }
 
     /// The place of an element of the result, and the steps to the next lane and to the next line.
     fn place(&self, lane: usize, line: usize) -> (*mut f32, isize, isize) {
-        let (at, steps) = if self.across {
-            (lane * self.n + line, (self.n as isize, 1))
+        let n = self.plan.n;
+        let (at, steps) = if self.plan.across {
+            (lane * n + line, (n as isize, 1))
         } else {
-            (line * self.n + lane, (1, self.n as isize))
+            (line * n + lane, (1, n as isize))
         };
         // SAFETY: lane and line are those of an element of the result.
         (unsafe { self.out.at(at) }.cast(), steps.0, steps.1)
@@ -347,6 +446,8 @@ impl Job<'_> {
 /// Some lines of a product by some panels.
 struct Task<'a> {
     job: &'a Job<'a>,
+    /// The elements of all panels.
+    block: &'a [f32],
     lines: Range<usize>,
     panels: Range<usize>,
 }
@@ -355,11 +456,11 @@ impl WithSimd for Task<'_> {
     type Output = ();
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { job, lines, panels } = self;
-        for stretch in 0..job.panels.stretches() {
+        let Self { job, block, lines, panels } = self;
+        for stretch in 0..job.plan.panels.stretches() {
             for panel in panels.clone() {
-                let panel = Panel { job, stretch, number: panel };
-                match job.panels.panel(panel.number).1 / S::F32_LANES {
+                let panel = Panel { job, block, stretch, number: panel };
+                match job.plan.panels.panel(panel.number).1 / S::F32_LANES {
                     1 => panel.lines::<S, 8, 1>(simd, lines.clone()),
                     2 if S::REGISTER_COUNT >= 32 => panel.lines::<S, 8, 2>(simd, lines.clone()),
                     2 => panel.lines::<S, 6, 2>(simd, lines.clone()),
@@ -375,6 +476,7 @@ impl WithSimd for Task<'_> {
 #[derive(Clone, Copy)]
 struct Panel<'a> {
     job: &'a Job<'a>,
+    block: &'a [f32],
     stretch: usize,
     number: usize,
 }
@@ -397,20 +499,21 @@ impl Panel<'_> {
     /// Multiplies lines `line..line + M` by its `N` vectors, and gives `M`.
     #[inline(always)]
     fn tile<S: Simd, const M: usize, const N: usize>(self, simd: S, line: usize) -> usize {
-        let Self { job, stretch, number } = self;
-        let (lanes, _) = job.panels.panel(number);
-        let elements = job.panels.elements(stretch);
-        let start = job.panels.start(stretch, number);
-        let panel = S::as_simd_f32s(&job.block[start..][..elements.len() * N * S::F32_LANES]).0;
+        let Self { job, block, stretch, number } = self;
+        let plan = job.plan;
+        let (lanes, _) = plan.panels.panel(number);
+        let elements = plan.panels.elements(stretch);
+        let start = plan.panels.start(stretch, number);
+        let panel = S::as_simd_f32s(&block[start..][..elements.len() * N * S::F32_LANES]).0;
         let place = job.place(lanes.start, line);
-        let at = job.lines.element(line, elements.start);
-        let from = job.lines.data.as_ptr().wrapping_offset(at);
+        let at = plan.lines.element(line, elements.start);
+        let from = plan.lines.data.as_ptr().wrapping_offset(at);
         // SAFETY: lines `line..line + M` have the elements of the stretch.
-        let mut sums = unsafe { sums::<S, M, N>(simd, from, job.lines.line, panel) };
+        let mut sums = unsafe { sums::<S, M, N>(simd, from, plan.lines.line, panel) };
         // What the stretch before has written, or the bias.
-        let before = match job.bias {
+        let before = match plan.bias {
             _ if stretch > 0 => Some((place.0.cast_const(), place.2)),
-            Some(bias) if job.across => {
+            Some(bias) if plan.across => {
                 for (sums, bias) in sums.iter_mut().zip(&bias[line..line + M]) {
                     for sum in sums {
                         *sum = simd.add_f32s(*sum, simd.splat_f32s(*bias));

@@ -1,7 +1,8 @@
 //! Matrix products.
 
 use crate::support::{
-    Form, Sample, array, assert_close, assert_same, extent, form, indices, launch, number, values, view,
+    Form, Sample, array, assert_close, assert_same, extent, form, indices, launch, launch_all, number,
+    values, view,
 };
 use proptest::prelude::*;
 use sharding_core::backend::{FusedOp, LocalArray, Primitive};
@@ -256,4 +257,49 @@ fn check_linear(lead: &[usize], k: usize, n: usize) {
         }
     }
     assert_close(&values::<f32>(&got), &want, &scale);
+}
+
+/// Several products that are launched together are what each is alone, bit for bit: of one left factor or of several, with a
+/// bias or without, of few rows and of some, small ones and such as are split by themselves.
+#[test]
+fn products_launched_together_are_those_of_each() {
+    let sampled = |shape: &[usize], seed: u64| -> LocalArray {
+        let elements: Vec<f32> =
+            (0..shape.iter().product::<usize>() as u64).map(|i| f32::sample(seed + i)).collect();
+        array(Shape::from(shape), &elements)
+    };
+    let bits =
+        |array: &LocalArray| -> Vec<u32> { values::<f32>(array).into_iter().map(f32::to_bits).collect() };
+    let linear = Primitive::Fused(FusedOp::Linear);
+    for (m, k, columns) in [
+        (16, 384, [192, 192]),
+        (16, 200, [700, 3]),
+        (2, 500, [1000, 600]),
+        (100, 1030, [130, 131]),
+        (5, 64, [20, 30]),
+        (600, 400, [200, 100]),
+    ] {
+        let x = sampled(&[1, m, k], 1);
+        let apart = sampled(&[1, m, k], 99);
+        for (first, second) in [(&x, &x), (&x, &apart)] {
+            for bias in [0, 1, 2] {
+                let weights = columns.map(|n| sampled(&[n, k], n as u64));
+                let biases = columns.map(|n| sampled(&[n], 7 + n as u64));
+                let turned = weights.each_ref().map(|weight| weight.permute(&[1, 0]));
+                let mut inputs = vec![vec![first, &weights[0]], vec![second, &weights[1]]];
+                (0..bias).for_each(|i| inputs[i].push(&biases[i]));
+                let shapes = columns.map(|n| Shape::from([1, m, n]));
+                let got = launch_all(&linear, &inputs, DType::F32, &shapes);
+                for ((inputs, shape), got) in inputs.iter().zip(&shapes).zip(&got) {
+                    let want = launch(&linear, inputs, DType::F32, shape).unwrap();
+                    assert_eq!(bits(got), bits(&want), "{m} {k} {columns:?}");
+                }
+                if bias == 0 {
+                    let inputs = [vec![first, &turned[0]], vec![second, &turned[1]]];
+                    let by_dot = launch_all(&Primitive::Dot, &inputs, DType::F32, &shapes);
+                    assert!(got.iter().zip(&by_dot).all(|(a, b)| bits(a) == bits(b)), "{m} {k} {columns:?}");
+                }
+            }
+        }
+    }
 }

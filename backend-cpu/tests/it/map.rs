@@ -1,6 +1,8 @@
 //! Elementwise expressions: random programs over random views.
 
-use crate::support::{Form, array, assert_same, force, form, indices, launch, shape, values, view};
+use crate::support::{
+    Form, array, assert_same, force, form, indices, launch, launch_all, shape, values, view,
+};
 use backend_cpu::CpuBackend;
 use proptest::prelude::*;
 use sharding_core::backend::{Backend, BinaryOp, Expr, LocalArray, Node, Primitive, UnaryOp};
@@ -283,4 +285,20 @@ fn what_is_not_supported_does_not_run() {
     refused(twice(BinaryOp::Add), true, DType::Bool);
     refused(Expr::constant(0.5, DType::I64), 1_i64, DType::I64);
     refused(Expr::input(1), 1_i64, DType::I64);
+}
+
+/// Expressions on several devices at once, too small to be split and together worth several threads, are what each is alone.
+#[test]
+fn results_made_together_are_those_of_each() {
+    let expr = Expr::unary(UnaryOp::Exp, Expr::unary(UnaryOp::Erf, Expr::input(0)));
+    let primitive = Primitive::Map(expr);
+    for lengths in [[12_000, 9000, 1], [40_000, 20_000, 5], [3, 0, 7]] {
+        let all = lengths.map(|n| array([n], &(0..n).map(|i| i as f32 * 1e-3 - 2.0).collect::<Vec<f32>>()));
+        let inputs: Vec<Vec<&LocalArray>> = all.iter().map(|x| vec![x]).collect();
+        let got = launch_all(&primitive, &inputs, DType::F32, &lengths.map(|n| Shape::from([n])));
+        for ((x, n), got) in all.iter().zip(lengths).zip(&got) {
+            let want = launch(&primitive, &[x], DType::F32, &[n].into()).unwrap();
+            assert_same(&values::<f32>(got), &values::<f32>(&want));
+        }
+    }
 }

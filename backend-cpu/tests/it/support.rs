@@ -84,6 +84,23 @@ pub(crate) fn force(
     Ok(output)
 }
 
+/// Runs a primitive for several devices at once.
+pub(crate) fn launch_all(
+    primitive: &Primitive,
+    inputs: &[Vec<&LocalArray>],
+    dtype: DType,
+    shapes: &[Shape],
+) -> Vec<LocalArray> {
+    let device = Device::cpu();
+    let mut outputs: Vec<[LocalArray; 1]> =
+        shapes.iter().map(|shape| [CpuBackend.alloc(device, dtype, shape).unwrap()]).collect();
+    let work = inputs.iter().zip(&mut outputs);
+    let mut work: Vec<Work<'_>> =
+        work.map(|(inputs, outputs)| Work { op: "test", device, inputs, outputs }).collect();
+    CpuBackend.launch(primitive, &mut work).unwrap();
+    outputs.into_iter().flatten().collect()
+}
+
 /// Every index of a shape, in row-major order.
 pub(crate) fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
     let mut all = vec![vec![]];

@@ -25,5 +25,5 @@ fn cases(cases: &mut Cases) {
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) for anything but floating-point numbers, else as every op.
 #[sharding_rule(["... -> ..."], shape = check::unary_float, cases = cases)]
 pub fn exp(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
-    cx.unary(UnaryOp::Exp, x)
+    cx.last().unary(UnaryOp::Exp, x)
 }

@@ -145,8 +145,10 @@ pub fn linear(
     let leading = x.shape().get(..x.shape().len().saturating_sub(1)).unwrap_or(&[]);
     let rows = cx.reshape(x, &Shape::from([leading.iter().product(), inputs]))?;
     let product = match bias {
-        Some(bias) if adds_bias(cx)? => cx.fused(FusedOp::Linear, &[&rows, weight, bias])?,
-        _ => cx.dot(&rows, &weight.permute(&[1, 0]))?,
+        Some(bias) if adds_bias(cx)? => cx.last().fused(FusedOp::Linear, &[&rows, weight, bias])?,
+        // The same kernel as on the device that adds it.
+        Some(_) => cx.last().fused(FusedOp::Linear, &[&rows, weight])?,
+        None => cx.last().dot(&rows, &weight.permute(&[1, 0]))?,
     };
     cx.reshape(&product, &leading.iter().copied().chain([outputs]).collect())
 }

@@ -105,7 +105,7 @@ fn cases(cases: &mut Cases) {
 pub fn matmul(cx: &mut KernelCx, lhs: &LocalArray, rhs: &LocalArray) -> Result<LocalArray> {
     let (left, right) = (lhs.shape().len(), rhs.shape().len());
     if left > 1 && right > 1 {
-        return cx.dot(lhs, rhs);
+        return cx.last().dot(lhs, rhs);
     }
     // A vector becomes a matrix, and the axis it has too many goes again.
     let matrix_of = |cx: &mut KernelCx, x: &LocalArray, is_left: bool| match &**x.shape() {
@@ -113,7 +113,7 @@ pub fn matmul(cx: &mut KernelCx, lhs: &LocalArray, rhs: &LocalArray) -> Result<L
         _ => Ok(x.clone()),
     };
     let (a, b) = (matrix_of(cx, lhs, true)?, matrix_of(cx, rhs, false)?);
-    let product = cx.dot(&a, &b)?;
+    let product = cx.last().dot(&a, &b)?;
     let rows = product.shape().len().saturating_sub(2);
     let product = if right == 1 { product.without(rows + 1) } else { product };
     Ok(if left == 1 { product.without(rows) } else { product })

@@ -37,5 +37,5 @@ fn cases(cases: &mut Cases) {
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) for anything but floating-point numbers, else as every op.
 #[sharding_rule(["... -> ..."], shape = check::unary_float, cases = cases)]
 pub fn sigmoid(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
-    cx.map(&expr_of!(x.dtype(), nodes)?, &[x])
+    cx.last().map(&expr_of!(x.dtype(), nodes)?, &[x])
 }

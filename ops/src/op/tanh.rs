@@ -24,5 +24,5 @@ fn cases(cases: &mut Cases) {
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) for anything but floating-point numbers, else as every op.
 #[sharding_rule(["... -> ..."], shape = check::unary_float, cases = cases)]
 pub fn tanh(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
-    cx.unary(UnaryOp::Tanh, x)
+    cx.last().unary(UnaryOp::Tanh, x)
 }

@@ -20,6 +20,7 @@ pub fn lower(cx: &mut KernelCx<'_>, op: &FusedOp, inputs: &[&LocalArray]) -> Res
     match (op, inputs) {
         (FusedOp::Softmax { axis }, [x]) => softmax(cx, x, *axis),
         (FusedOp::LayerNorm { eps }, [x, gamma, beta]) => layer_norm(cx, x, gamma, beta, *eps),
+        (FusedOp::Linear, [x, weight]) => cx.dot(x, &weight.permute(&[1, 0])),
         (FusedOp::Linear, [x, weight, bias]) => {
             let product = cx.dot(x, &weight.permute(&[1, 0]))?;
             cx.binary(BinaryOp::Add, &product, bias)

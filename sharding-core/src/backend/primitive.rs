@@ -93,8 +93,8 @@ pub enum FusedOp {
         /// Added to the mean of the squares.
         eps: f64,
     },
-    /// `x weight^T + bias`: a linear layer. Inputs: x `[.., m, k]`, weight `[n, k]` and bias `[n]`, all of one dtype, to
-    /// `[.., m, n]`. Accumulates as [`Primitive::Dot`].
+    /// `x weight^T + bias`: a linear layer. Inputs: x `[.., m, k]`, weight `[n, k]` and maybe a bias `[n]`, all of one dtype,
+    /// to `[.., m, n]`. Accumulates as [`Primitive::Dot`].
     Linear,
     /// Scaled dot product attention; see [`Attention`]. Inputs: query, key, value, and maybe a mask.
     Attention(Attention),
@@ -110,7 +110,7 @@ impl FusedOp {
                 Some((if attention.parts { dtype.accumulator() } else { dtype }, shape))
             }
             FusedOp::Linear => {
-                let [x, weight, _] = inputs else { return None };
+                let ([x, weight] | [x, weight, _]) = inputs else { return None };
                 Some((x.dtype, x.shape.with_extent(x.shape.len().checked_sub(1)?, weight.shape.extent(0))))
             }
             _ => inputs.first().map(|x| (x.dtype, x.shape.clone())),

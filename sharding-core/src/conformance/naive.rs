@@ -42,7 +42,7 @@ pub fn primitive(
             layer_norm(input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?, *eps)
         }
         Primitive::Fused(FusedOp::Linear) => {
-            linear(input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?, shape)
+            linear(input(inputs, 0)?, input(inputs, 1)?, inputs.get(2).copied(), shape)
         }
         Primitive::Fused(FusedOp::RmsNorm { eps }) => rms_norm(input(inputs, 0)?, input(inputs, 1)?, *eps),
         Primitive::Fused(FusedOp::Attention(op)) => attention(op, inputs, dtype, shape),
@@ -265,13 +265,16 @@ fn dot(a: &HostArray, b: &HostArray, shape: &Shape) -> Option<Vec<Scalar>> {
         .collect()
 }
 
-fn linear(x: &HostArray, weight: &HostArray, bias: &HostArray, shape: &Shape) -> Option<Vec<Scalar>> {
+fn linear(x: &HostArray, weight: &HostArray, bias: Option<&HostArray>, shape: &Shape) -> Option<Vec<Scalar>> {
     let k = *x.shape.last()?;
     (0..shape.elements())
         .map(|flat| {
             let mut at = unravel(shape, flat);
             let column = at.pop()?;
-            let mut sum = broadcast_at(bias, &[column])?;
+            let mut sum = match bias {
+                Some(bias) => broadcast_at(bias, &[column])?,
+                None => ReduceOp::Sum.identity(x.dtype),
+            };
             for i in 0..k {
                 let own = [at.as_slice(), &[i]].concat();
                 let (a, b) = (broadcast_at(x, &own)?, broadcast_at(weight, &[column, i])?);

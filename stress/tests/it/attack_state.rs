@@ -653,3 +653,33 @@ fn many_slots_of_the_cpu_take_linear_time() {
     assert_eq!(y.shard_to_vec::<i64>(n - 1).unwrap(), [2]);
     assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
 }
+
+/// A kernel that goes on after a launch that it calls its last.
+#[sharding_rule(["... -> ..."])]
+pub fn attack_goes_on(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
+    let twice = cx.last().binary(BinaryOp::Add, x, x)?;
+    cx.binary(BinaryOp::Add, &twice, x)
+}
+
+/// A kernel that does not give what comes of the launch that it calls its last.
+#[sharding_rule(["... -> ..."])]
+pub fn attack_gives_another(cx: &mut KernelCx, x: &LocalArray) -> Result<LocalArray> {
+    cx.last().binary(BinaryOp::Add, x, x)?;
+    Ok(x.clone())
+}
+
+#[test]
+fn a_promise_that_is_broken_is_an_error() {
+    let x = tensor(&mesh(&[2]), &[150, 131], &[Sharded(0)]).unwrap();
+    for (result, words) in [
+        (attack_goes_on(&x), "goes on after a launch"),
+        (attack_gives_another(&x), "does not give what comes of the launch"),
+    ] {
+        let error = result.unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Kernel, "{text}");
+        assert!(text.contains(words) && text.contains("cx.last()"), "{text}");
+    }
+    // Small kernels and those of one device run at once, and are held to it all the same.
+    assert!(attack_goes_on(&tensor(&mesh(&[1]), &[4], &[Sharded(0)]).unwrap()).is_err());
+}

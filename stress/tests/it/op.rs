@@ -4,9 +4,10 @@ use super::tensor;
 use sharding_core::BackendKind;
 use sharding_core::op::{Op, Registry};
 use sharding_ops::{DeviceMesh, Place, ReduceOp, Result};
-use stress::op::squared_distance;
+use stress::op::{doubled_and_turned, squared_distance};
 
 sharding_core::check_rule!(squared_distance);
+sharding_core::check_rule!(doubled_and_turned);
 
 #[test]
 fn is_registered_with_its_kernel() -> Result<()> {
@@ -34,5 +35,20 @@ fn both_kernels_agree_and_split_features_are_partial() -> Result<()> {
     assert_eq!(results[0], results[1]);
     let own = |i: usize| results[0][i * 4 + i];
     assert!((0..4).all(|i| own(i) == 0.0), "a row is at distance 0 from itself: {:?}", results[0]);
+    Ok(())
+}
+
+#[test]
+fn last_launches_of_several_devices_wait_for_each_other() -> Result<()> {
+    for kind in [BackendKind::CPU, stress::deferred::KIND] {
+        let mesh = DeviceMesh::simulated(kind, [2, 2], ["dp", "tp"])?;
+        // On both axes split; and with devices whose work is equal.
+        for places in [[Place::Sharded(0), Place::Sharded(1)], [Place::Replicated, Place::Sharded(0)]] {
+            let x = tensor(&mesh, &[150, 131], &places)?;
+            let (whole, got) = (x.to_vec::<f32>()?, doubled_and_turned(&x)?.to_vec::<f32>()?);
+            let want: Vec<f32> = (0..131 * 150).map(|i| 2.0 * whole[i % 150 * 131 + i / 150]).collect();
+            assert_eq!(got, want);
+        }
+    }
     Ok(())
 }

@@ -134,6 +134,7 @@ fn fused_of(bench: &mut Bench<'_>, dtype: DType) {
         let k = x.shape.extent(x.shape.len().saturating_sub(1));
         let (weight, bias) = (signed(dtype, [n, k], 2), signed(dtype, [n], 3));
         one_fused(bench, "linear", &FusedOp::Linear, &[&x, &weight, &bias]);
+        one_fused(bench, "linear.unbiased", &FusedOp::Linear, &[&x, &weight]);
     }
     let large = HostArray {
         dtype,
