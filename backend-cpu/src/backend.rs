@@ -73,19 +73,10 @@ impl Backend for CpuBackend {
     }
 
     fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
-        if let Some(outcome) = dot::together(primitive, work) {
-            return outcome;
+        match work {
+            [one] => launch(primitive, one, 1),
+            _ => several(primitive, work),
         }
-        let alike = work.len();
-        let run =
-            |work: &mut Work<'_>| launch(primitive, work, alike).map_err(|error| error.with_op(work.op));
-        let outputs = || work.iter().flat_map(|work| work.outputs.iter());
-        if let Primitive::Map(expr) = primitive
-            && map::are_tasks(expr, outputs())
-        {
-            return device::try_chunks(work, 1, |_, work| work.iter_mut().try_for_each(run));
-        }
-        work.iter_mut().try_for_each(run)
     }
 
     fn memory(&self, device: Device) -> Result<MemoryUse> {
@@ -106,8 +97,28 @@ impl Backend for CpuBackend {
     }
 }
 
+/// Runs the work of several devices; what is too small to be shared by threads device beside device.
+fn several(primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
+    if let Some(outcome) = dot::together(primitive, work) {
+        return outcome;
+    }
+    let alike = work.len();
+    let run = |work: &mut Work<'_>| launch(primitive, work, alike);
+    let outputs = || work.iter().flat_map(|work| work.outputs.iter());
+    if let Primitive::Map(expr) = primitive
+        && map::are_tasks(expr, outputs())
+    {
+        return device::try_chunks(work, 1, |_, work| work.iter_mut().try_for_each(run));
+    }
+    work.iter_mut().try_for_each(run)
+}
+
 /// Runs the work of one device, of so many for which the primitive is launched.
 fn launch(primitive: &Primitive, work: &mut Work<'_>, alike: usize) -> Result<()> {
+    run(primitive, work, alike).map_err(|error| error.with_op(work.op))
+}
+
+fn run(primitive: &Primitive, work: &mut Work<'_>, alike: usize) -> Result<()> {
     let misfit = |inputs: usize, outputs: usize| {
         storage::internal(format!("{primitive:?} is launched with {inputs} inputs and {outputs} outputs"))
     };

@@ -569,7 +569,9 @@ fn execute(
     for (i, (position, device)) in plan.positions.iter().zip(&plan.devices).enumerate() {
         let twin = plan.twins.get(i).copied().unwrap_or(i);
         if twin != i && written.is_empty() && inputs.are_shared(i, twin) {
-            run_together(def, plan, &mut together, outputs)?;
+            if !together.is_empty() {
+                run_waiting(def, plan, &mut together, outputs)?;
+            }
             for output in outputs.iter_mut() {
                 if let Some(done) = output.get(twin).cloned() {
                     output.push(done);
@@ -586,7 +588,7 @@ fn execute(
         let mut cx =
             KernelCx::new(plan.backend.as_ref(), def.name, *device, *position, &plan.operands, &plan.results);
         if joins {
-            cx = cx.joining(&mut together);
+            cx.join(&mut together);
         }
         for (_, shards) in written.iter_mut() {
             match shards.get_mut(i) {
@@ -613,7 +615,9 @@ fn execute(
             together.take(def.name, &mut made)?;
             continue;
         }
-        run_together(def, plan, &mut together, outputs)?;
+        if !together.is_empty() {
+            run_waiting(def, plan, &mut together, outputs)?;
+        }
         if made.len() != outputs.len() {
             bail!(
                 Kernel,
@@ -628,30 +632,18 @@ fn execute(
             }
         }
     }
-    run_together(def, plan, &mut together, outputs)
+    if together.is_empty() { Ok(()) } else { run_waiting(def, plan, &mut together, outputs) }
 }
 
 /// Runs the launches that wait, and adds what they make to the one result.
-#[inline]
-fn run_together(
-    def: &'static OpDef,
-    plan: &CallPlan,
-    together: &mut Together,
-    outputs: &mut Outputs,
-) -> Result<()> {
-    match outputs.first_mut() {
-        Some(output) if !together.is_empty() => run_waiting(def, plan, together, output),
-        _ => Ok(()),
-    }
-}
-
 #[inline(never)]
 fn run_waiting(
     def: &'static OpDef,
     plan: &CallPlan,
     together: &mut Together,
-    output: &mut LocalArrays,
+    outputs: &mut Outputs,
 ) -> Result<()> {
+    let Some(output) = outputs.first_mut() else { return Ok(()) };
     guarded("the backend", || together.run(plan.backend.as_ref(), def.name, output))
 }
 

@@ -57,9 +57,8 @@ impl<'a> KernelCx<'a> {
     }
 
     /// Lets the last launch wait for those of other devices: [`Together::run`] runs it.
-    pub(crate) fn joining(mut self, together: &'a mut Together) -> Self {
+    pub(crate) fn join(&mut self, together: &'a mut Together) {
         self.together = Some(together);
-        self
     }
 
     /// Whether the last launch of the kernel waits.
@@ -164,8 +163,13 @@ impl<'a> KernelCx<'a> {
         if self.ended {
             return Err(self.goes_on());
         }
-        self.ended = std::mem::take(&mut self.last);
-        let span = tracing::trace_span!(
+        if self.last {
+            (self.last, self.ended) = (false, true);
+            if self.together.is_some() && may_wait(inputs, dtype, shape) {
+                return self.wait(primitive, inputs, dtype, shape);
+            }
+        }
+        let _span = tracing::trace_span!(
             "kernel",
             op = self.op,
             name = %Named(primitive),
@@ -173,17 +177,8 @@ impl<'a> KernelCx<'a> {
             inputs = %Inputs(inputs),
             result = %Typed(dtype, shape),
             bytes = touched(inputs, dtype, shape),
-        );
-        // Who watches wants to see each kernel while it runs.
-        if self.ended
-            && self.together.is_some()
-            && span.is_disabled()
-            && !crate::scope::is_watched()
-            && touched(inputs, dtype, shape) >= WORTH
-        {
-            return self.wait(primitive, inputs, dtype, shape);
-        }
-        let _span = span.entered();
+        )
+        .entered();
         let _seen = Seen::new(|| {
             trace::kernel(self.op, trace::primitive_name(primitive), self.device, inputs, (dtype, shape))
         });
@@ -402,6 +397,14 @@ impl<'a> KernelCx<'a> {
         let pieces = [(source.clone(), SmallVec::from_slice(at))];
         self.backend.copy(&mut [Move { op: self.op, pieces: &pieces, into }])
     }
+}
+
+/// Whether a last launch is worth waiting, and nobody watches: who does wants to see each kernel while it runs.
+#[inline(never)]
+fn may_wait(inputs: &[&LocalArray], dtype: DType, shape: &Shape) -> bool {
+    touched(inputs, dtype, shape) >= WORTH
+        && !crate::scope::is_watched()
+        && !tracing::enabled!(tracing::Level::TRACE)
 }
 
 /// Kernels that touch fewer bytes run at once: whatever they do, to keep it in mind costs more than waiting can bring.
