@@ -99,7 +99,7 @@ impl Backend for CpuBackend {
 
 /// Runs the work of several devices; what is too small to be shared by threads device beside device.
 fn several(primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
-    if let Some(outcome) = dot::together(primitive, work) {
+    if let Some(outcome) = dot::together::run(primitive, work) {
         return outcome;
     }
     let alike = work.len();

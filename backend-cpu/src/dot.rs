@@ -5,23 +5,25 @@
 //! i64, whose low bits are those of any narrower product, and of u64.
 
 pub(crate) mod panel;
+mod rows;
+pub(crate) mod together;
 
 use crate::copy::{Transfer, spread};
-use crate::device::{self, dispatch, vectorize};
+use crate::device::{self, vectorize};
 use crate::element::{Item, Kind, Narrow, is_narrow, kind, with_narrow};
 use crate::map::{Lane, apply};
 use crate::memory::Block;
-use crate::storage::{View, as_slots, internal, overwrite, places, unsupported, with_word, written};
+use crate::storage::{View, as_slots, internal, overwrite, unsupported, with_word};
 use bytemuck::cast_slice;
 use gemm::Parallelism;
-use panel::{Filled, Plan, Side};
-use pulp::{Simd, WithSimd};
-use sharding_core::backend::{FusedOp, LocalArray, LocalMeta, Primitive, Support, Work};
+use panel::{Plan, Side};
+use rows::RowJob;
+use sharding_core::backend::{LocalArray, LocalMeta, Support};
 use sharding_core::{DType, Result, Shape};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 /// Products of at most this many multiplications skip `gemm`, whose packing costs more than they do.
 const SMALL: usize = 16 * 16 * 16;
@@ -474,79 +476,6 @@ enum Spread {
     Inside,
 }
 
-/// One of several products that are a job of the pool together.
-enum Part<'a> {
-    Rows(RowJob<'a>),
-    Panels(panel::Job<'a>),
-}
-
-impl Part<'_> {
-    fn tasks(&self) -> usize {
-        match self {
-            Self::Rows(job) => job.tasks(),
-            Self::Panels(job) => job.tasks(),
-        }
-    }
-
-    /// Runs a task.
-    ///
-    /// # Safety
-    /// No other thread runs the one of this number at the same time.
-    unsafe fn run(&self, number: usize) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                Self::Rows(job) => job.run(number),
-                Self::Panels(job) => job.run(number),
-            }
-        }
-    }
-}
-
-/// Writes products without batch axes, by scalar products of rows or by panels, as one job of the pool. False where there is no
-/// memory for panels, and nothing is written.
-fn run_together(products: &[Product<'_, f32>], outs: SmallVec<[&mut [MaybeUninit<f32>]; 4]>) -> bool {
-    let starts = |product: &Product<'_, f32>| (product.a.start(0, &[]), product.b.start(0, &[]));
-    let mut plans: SmallVec<[(Plan<'_>, usize); 4]> = SmallVec::new();
-    let mut filled: SmallVec<[Filled; 4]> = SmallVec::new();
-    for product in products.iter().filter(|product| !product.is_rows()) {
-        let (a, b) = starts(product);
-        let plan = product.plan(a, b);
-        // What all devices hold is brought into order for all of them.
-        let panels = match plans.iter().find(|(other, _)| other.fills_as(&plan)) {
-            Some((_, panels)) => *panels,
-            None => {
-                let Some(panels) = plan.fill(true) else { return false };
-                filled.push(panels);
-                filled.len() - 1
-            }
-        };
-        plans.push((plan, panels));
-    }
-    let mut plans = plans.iter();
-    let mut parts: SmallVec<[Part<'_>; 4]> = SmallVec::new();
-    for (product, out) in products.iter().zip(outs) {
-        let (a, b) = starts(product);
-        parts.push(if product.is_rows() {
-            Part::Rows(RowJob::new(product, a, b, out, COLUMN_TASK))
-        } else {
-            let Some((plan, panels)) = plans.next() else { return false };
-            Part::Panels(plan.job(&filled[*panels], out, true))
-        });
-    }
-    device::each(parts.iter().map(Part::tasks).sum(), |mut number| {
-        for part in &parts {
-            if number < part.tasks() {
-                // SAFETY: `each` gives every number to one thread, and they are those of tasks one after the other.
-                return unsafe { part.run(number) };
-            }
-            number -= part.tasks();
-        }
-    });
-    panel::forget();
-    true
-}
-
 /// What is multiplied.
 trait Multiply: Item {
     /// All matrices; every element of `out` is written.
@@ -631,97 +560,6 @@ impl Product<'_, f32> {
     }
 }
 
-/// One matrix by scalar products of rows, some columns a task.
-struct RowJob<'a> {
-    product: &'a Product<'a, f32>,
-    a: isize,
-    b: isize,
-    width: usize,
-    out: device::Start<MaybeUninit<f32>>,
-}
-
-impl<'a> RowJob<'a> {
-    fn new(
-        product: &'a Product<'a, f32>,
-        a: isize,
-        b: isize,
-        out: &'a mut [MaybeUninit<f32>],
-        width: usize,
-    ) -> Self {
-        assert!(out.len() == product.m * product.n);
-        Self { product, a, b, width, out: device::Start::new(out) }
-    }
-
-    fn tasks(&self) -> usize {
-        self.product.n.div_ceil(self.width)
-    }
-
-    /// Runs a task.
-    ///
-    /// # Safety
-    /// No other thread runs the one of this number at the same time.
-    unsafe fn run(&self, number: usize) {
-        let Self { product, a, b, width, .. } = *self;
-        let n = product.n;
-        let columns = number * width..n.min((number + 1) * width);
-        let places = (0..product.m).map(|i| {
-            // SAFETY: these columns of a row lie inside the m by n places of `out`, and no other task has them.
-            unsafe { std::slice::from_raw_parts_mut(self.out.at(i * n + columns.start), columns.len()) }
-        });
-        let out = places.collect();
-        dispatch(RowProducts { product, a, b, columns: columns.clone(), out });
-    }
-}
-
-/// Some columns of a result of a few rows: each element is a scalar product of two slices.
-struct RowProducts<'a> {
-    product: &'a Product<'a, f32>,
-    a: isize,
-    b: isize,
-    columns: Range<usize>,
-    /// These columns of every row.
-    out: SmallVec<[&'a mut [MaybeUninit<f32>]; FEW_ROWS]>,
-}
-
-impl WithSimd for RowProducts<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { product, a, b, columns: range, mut out } = self;
-        let Product { a: x, b: y, k, .. } = product;
-        let row = |i: usize| &x.data[(a + i.min(out.len() - 1) as isize * x.row) as usize..][..*k];
-        let column = |j: usize| &y.data[(b + j as isize * y.column) as usize..][..*k];
-        let rows = [row(0), row(1), row(2), row(3)];
-        let one = out.len() == 1;
-        // All rows share what is read of four columns.
-        for j in range.clone().step_by(4) {
-            let others = columns::<4>(j, range.end, &column);
-            let sums = if one {
-                [scalar_products(simd, [rows[0]], others)[0]; FEW_ROWS]
-            } else {
-                scalar_products(simd, rows, others)
-            };
-            let bias = product.bias_from(j);
-            for (sums, out) in sums.iter().zip(&mut out) {
-                for (c, (sum, slot)) in sums.iter().zip(&mut out[j - range.start..]).enumerate() {
-                    slot.write(bias.get(c).map_or(*sum, |bias| *sum + *bias));
-                }
-            }
-        }
-    }
-}
-
-/// Columns from the `j`th on; the last one again where there are no more.
-#[inline(always)]
-fn columns<'a, const C: usize>(j: usize, n: usize, column: &impl Fn(usize) -> &'a [f32]) -> [&'a [f32]; C] {
-    let mut found = [column(j); C];
-    for (c, slot) in found.iter_mut().enumerate().skip(1) {
-        *slot = column((j + c).min(n - 1));
-    }
-    found
-}
-
 /// Puts scalar products in their places, from column `j` on; those beyond the last row or column are left out.
 #[inline(always)]
 fn put<T: Item, const R: usize, const C: usize>(
@@ -750,43 +588,6 @@ fn put<T: Item, const R: usize, const C: usize>(
     }
 }
 
-/// The scalar products of rows and columns of one length. Each is added up alike whatever stands beside it.
-#[inline(always)]
-fn scalar_products<S: Simd, const R: usize, const C: usize>(
-    simd: S,
-    rows: [&[f32]; R],
-    columns: [&[f32]; C],
-) -> [[f32; C]; R] {
-    let (rows, columns) = (rows.map(S::as_simd_f32s), columns.map(S::as_simd_f32s));
-    let len = columns[0].0.len();
-    // Slices of one known length: the loop needs no checks of bounds.
-    let (heads, others) = (rows.map(|row| &row.0[..len]), columns.map(|column| &column.0[..len]));
-    let mut sums = [[simd.splat_f32s(0.0); C]; R];
-    for l in 0..len {
-        // Loops, not `from_fn`: its closure may become a function of its own, compiled for no instruction set.
-        let mut column = [simd.splat_f32s(0.0); C];
-        for (slot, other) in column.iter_mut().zip(&others) {
-            *slot = other[l];
-        }
-        for (sums, head) in sums.iter_mut().zip(&heads) {
-            for (sum, column) in sums.iter_mut().zip(column) {
-                *sum = simd.mul_add_f32s(head[l], column, *sum);
-            }
-        }
-    }
-    let mut products = [[0.0; C]; R];
-    for r in 0..R {
-        for c in 0..C {
-            let mut tail = 0.0;
-            for (x, y) in rows[r].1.iter().zip(columns[c].1) {
-                tail += x * y;
-            }
-            products[r][c] = simd.reduce_sum_f32s(sums[r][c]) + tail;
-        }
-    }
-    products
-}
-
 /// Runs [`Primitive::Dot`](sharding_core::backend::Primitive::Dot).
 pub(crate) fn run(a: &LocalArray, b: &LocalArray, out: &mut LocalArray) -> Result<()> {
     product(a, b, None, out)
@@ -800,71 +601,6 @@ pub(crate) fn linear(
     out: &mut LocalArray,
 ) -> Result<()> {
     product(x, &weight.permute(&[1, 0]), bias, out)
-}
-
-/// Runs the products of several devices as one job of the pool, where each is one matrix that is not worth being split by
-/// itself: so threads meet once for all of them, what all devices multiply is brought into order once, and products too
-/// small for the pool run side by side. `None`, and nothing is done, for all other work. Every element is added up as
-/// if its product ran alone.
-pub(crate) fn together(primitive: &Primitive, work: &mut [Work<'_>]) -> Option<Result<()>> {
-    if work.len() < 2 || !matches!(primitive, Primitive::Dot | Primitive::Fused(FusedOp::Linear)) {
-        return None;
-    }
-    let mut sides: SmallVec<[(&LocalArray, Cow<'_, LocalArray>); 4]> = SmallVec::new();
-    let mut biases: SmallVec<[Option<&LocalArray>; 4]> = SmallVec::new();
-    let mut outs: SmallVec<[(&'static str, &mut LocalArray); 4]> = SmallVec::new();
-    for Work { op, inputs, outputs, .. } in work {
-        let ([a, b, bias @ ..], [out]) = (*inputs, &mut **outputs) else { return None };
-        if [a.dtype(), b.dtype(), out.dtype()] != [DType::F32; 3] || out.elements() == 0 || bias.len() > 1 {
-            return None;
-        }
-        let b = match primitive {
-            Primitive::Dot => Cow::Borrowed(*b),
-            _ if b.shape().len() == 2 => Cow::Owned(b.permute(&[1, 0])),
-            _ => return None,
-        };
-        sides.push((a, b));
-        biases.push(bias.first().copied());
-        outs.push((*op, out));
-    }
-    let mut factors: SmallVec<[[Factor<'_, f32>; 2]; 4]> = SmallVec::new();
-    for (a, b) in &sides {
-        factors.push([Factor::new(a).ok()?, Factor::new(b).ok()?]);
-    }
-    let mut products: SmallVec<[Product<'_, f32>; 4]> = SmallVec::new();
-    for (([a, b], bias), (_, out)) in factors.iter().zip(&biases).zip(&outs) {
-        products.push(Product::new(a, b, *bias, out.shape()).ok()?);
-    }
-    let small = |product: &Product<'_, f32>| {
-        product.batch.is_empty() && product.work() < SPLIT && (product.is_rows() || product.is_panels())
-    };
-    let (work, read) = products.iter().fold((0_usize, 0_usize), |(work, read), product| {
-        (work.saturating_add(product.work()), read.saturating_add(product.read()))
-    });
-    if !is_worth_threads(work, read) || !products.iter().all(small) {
-        return None;
-    }
-    let mut run = || -> Result<bool> {
-        let mut places_of: SmallVec<[&mut [MaybeUninit<f32>]; 4]> = SmallVec::new();
-        for (op, out) in &mut outs {
-            // SAFETY: `run_together` puts nothing but values there.
-            places_of.push(unsafe { places(out) }.map_err(|error| error.with_op(*op))?);
-        }
-        if !run_together(&products, places_of) {
-            return Ok(false);
-        }
-        for (op, out) in &mut outs {
-            // SAFETY: `run_together` has written every element.
-            unsafe { written(out) }.map_err(|error| error.with_op(*op))?;
-        }
-        Ok(true)
-    };
-    match run() {
-        Ok(true) => Some(Ok(())),
-        // There was no memory for panels, and nothing is written.
-        Ok(false) => None,
-        Err(error) => Some(Err(error)),
-    }
 }
 
 /// Whether so many multiplications, of factors of so many elements, are worth the pool.

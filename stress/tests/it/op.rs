@@ -6,12 +6,7 @@ use sharding_core::op::{Op, Registry};
 use sharding_ops::{DeviceMesh, Place, ReduceOp, Result};
 use stress::op::{doubled_and_turned, squared_distance};
 
-sharding_core::check_rule!(squared_distance);
-
-mod turned {
-    use super::doubled_and_turned;
-    sharding_core::check_rule!(doubled_and_turned);
-}
+sharding_core::check_rule!(squared_distance, doubled_and_turned);
 
 #[test]
 fn is_registered_with_its_kernel() -> Result<()> {
