@@ -136,15 +136,12 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
     use crate::tiny;
-    use std::sync::{PoisonError, RwLock};
+    use std::sync::PoisonError;
 
     const SENTENCES: [&str; 5] = ["red green blue", "", "red", "blue blue red green red", "green pink"];
 
-    /// Peaks are counted for all of a process, and loading begins them anew: who looks at one loads alone.
-    static LOADING: RwLock<()> = RwLock::new(());
-
     fn encoder(test: &str, mesh: &str) -> Encoder {
-        let _others = LOADING.read().unwrap_or_else(PoisonError::into_inner);
+        let _others = tiny::LOADING.read().unwrap_or_else(PoisonError::into_inner);
         load(test, mesh)
     }
 
@@ -218,7 +215,7 @@ mod tests {
 
     #[test]
     fn weights_are_split_and_the_peak_is_above_them() {
-        let _alone = LOADING.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = tiny::LOADING.write().unwrap_or_else(PoisonError::into_inner);
         let memory = load("memory", "tp=2").memory().unwrap();
         assert_eq!(memory.len(), 2);
         assert!(memory.iter().all(|(_, weights, peak)| *weights > 0 && peak >= weights), "{memory:?}");

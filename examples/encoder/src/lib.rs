@@ -103,11 +103,13 @@ pub fn is_broken_pipe(error: &Error) -> bool {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+    use std::sync::PoisonError;
 
     /// Runs with the tiny model: how it ended and what it printed, or the error's text.
     fn ran(scratch: &Scratch, arguments: &[&str]) -> std::result::Result<(Outcome, String), String> {
         let model = [OsString::from("--model"), scratch.path().into()];
         let mut out = Vec::new();
+        let _others = tiny::LOADING.read().unwrap_or_else(PoisonError::into_inner);
         let outcome = run(model.into_iter().chain(arguments.iter().map(OsString::from)), &mut out);
         outcome.map(|outcome| (outcome, String::from_utf8(out).unwrap())).map_err(|error| error.to_string())
     }

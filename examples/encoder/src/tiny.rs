@@ -6,6 +6,11 @@ use crate::config;
 use crate::files::ModelFiles;
 use crate::scratch::Scratch;
 use crate::tokenize;
+use std::sync::RwLock;
+
+/// Peaks are counted for all of a process, and loading begins them anew: a test that looks at one writes here while it loads,
+/// the others read.
+pub(crate) static LOADING: RwLock<()> = RwLock::new(());
 
 /// A named tensor: name, shape, elements.
 type Named = (String, Vec<usize>, Vec<f32>);
