@@ -5,6 +5,7 @@ mod index;
 mod keep;
 mod recipe;
 mod reduce;
+mod tiles;
 
 pub(crate) use exchange::pieces_of;
 pub(crate) use recipe::clear as clear_recipes;
@@ -21,7 +22,8 @@ use smallvec::SmallVec;
 ///
 /// Data that several devices hold alike is made once and shared where [`Backend::shares_memory`]; a shard that already
 /// is what a device needs is passed on, and neighbouring views of one storage are joined to one view. Reductions follow
-/// the tree that [`Collectives`] asks for, up to eight parts in one launch.
+/// the tree that [`Collectives`] asks for, up to eight parts in one launch. Of parts that a device cannot read as they lie no more
+/// land on it at a time than it brings itself.
 pub struct InProcess<'a>(
     /// The backend whose `copy` and `launch` are used.
     pub &'a dyn Backend,
@@ -53,15 +55,20 @@ impl Collectives for InProcess<'_> {
                 if let Some(made) = call.reduce_all(by) {
                     return made;
                 }
-                match call.combine_pieces(by) {
-                    None => call.reduce(by),
-                    Some(combined) => {
-                        let combined = combined?;
-                        // What nobody else holds is freed before the results are made.
+                let none = LocalArrays::new();
+                let without = Call { backend: self.0, op, step, positions: &positions, shards: &none };
+                if let Some(combined) = call.combine_pieces(by) {
+                    let combined = combined?;
+                    // What nobody else holds is freed before the results are made.
+                    drop(shards);
+                    return without.join(&combined);
+                }
+                match call.reduce(by)? {
+                    Some(made) => Ok(made),
+                    None => {
+                        let tiles = call.tiles()?;
                         drop(shards);
-                        let none = LocalArrays::new();
-                        Call { backend: self.0, op, step, positions: &positions, shards: &none }
-                            .join(&combined)
+                        without.reduce_tiles(by, tiles)
                     }
                 }
             }

@@ -2,10 +2,11 @@
 
 use crate::host::{ALONE, HOST, peak};
 use crate::oracle::Oracle;
+use crate::transfer::Turned;
 use crate::{reference, value};
 use proptest::prelude::*;
 use sharding_core::backend::{Step, StepKind};
-use sharding_core::placement::Transition;
+use sharding_core::placement::{Interleaved, Ragged, Transition};
 use sharding_core::plan::{AlphaBetaCost, CostModel, CostUnit, StepQuery, VolumeCost, fabric};
 use sharding_core::redistribute::Program;
 use sharding_core::{DType, DeviceMapping, DeviceMesh, Place, Shape, TensorLayout};
@@ -75,6 +76,58 @@ fn a_sum_after_an_exchange() {
     for kind in [ALONE, HOST] {
         let mesh = DeviceMesh::simulated(kind, [2, 2, 2], &NAMES[..3]).unwrap();
         check(&lay(&mesh, &[8, 8], &[part, s0, s1]), &lay(&mesh, &[8, 8], &[s0, s1, s1]));
+    }
+}
+
+/// Parts are summed into pieces of several ranges, of uneven sizes, and in groups of more than one kernel takes.
+#[test]
+fn pieces_of_any_ranges() {
+    let (part, s0, s1) = (Place::PARTIAL, Place::Sharded(0), Place::Sharded(1));
+    let interleaved = |axis, parts: &[usize]| Interleaved::place(axis, parts);
+    let turned = |axis| Place::custom(Turned(axis));
+    let targets: [(&[usize], Vec<Vec<Place>>); 4] = [
+        (
+            &[4],
+            vec![
+                vec![interleaved(0, &[5, 6])],
+                vec![turned(1)],
+                vec![Ragged::place(0, [11, 0, 0, 0])],
+                vec![Ragged::place(0, [0, 4, 0, 7])],
+                vec![s0],
+            ],
+        ),
+        (
+            &[3, 3],
+            vec![
+                vec![turned(1), interleaved(0, &[8, 3])],
+                vec![interleaved(1, &[1, 6]), s0],
+                vec![Ragged::place(0, [0, 11, 0]), turned(1)],
+                vec![Ragged::place(1, [7, 0, 0]), Ragged::place(0, [1, 9, 1])],
+                vec![s0, s0],
+            ],
+        ),
+        (
+            &[12],
+            vec![
+                vec![turned(0)],
+                vec![s0],
+                vec![s1],
+                vec![Ragged::place(0, [11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])],
+            ],
+        ),
+        (&[2, 8], vec![vec![s1, turned(0)], vec![turned(1), s0], vec![s0, s0]]),
+    ];
+    for kind in [ALONE, HOST] {
+        for (sizes, targets) in &targets {
+            let mesh = DeviceMesh::simulated(kind, sizes, &NAMES[..sizes.len()]).unwrap();
+            for target in targets {
+                let source = lay(&mesh, &[11, 7], &vec![part; sizes.len()]);
+                check(&source, &lay(&mesh, &[11, 7], target));
+            }
+        }
+        // After an exchange, whose result nobody else holds.
+        let mesh = DeviceMesh::simulated(kind, [2, 9], &NAMES[..2]).unwrap();
+        check(&lay(&mesh, &[16, 18], &[s0, part]), &lay(&mesh, &[16, 18], &[s1, Place::Replicated]));
     }
 }
 

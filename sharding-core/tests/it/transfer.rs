@@ -37,7 +37,7 @@ fn check(source: &TensorLayout, target: &TensorLayout, seed: u64) {
 
 /// Devices in reverse, and each holds the second half of its piece before the first: also where it is alone.
 #[derive(Debug)]
-struct Turned(usize);
+pub(crate) struct Turned(pub(crate) usize);
 
 impl Placement for Turned {
     fn key(&self) -> PlacementKey {

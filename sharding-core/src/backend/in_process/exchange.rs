@@ -40,17 +40,23 @@ impl Call<'_> {
                 }
             }
         }
-        if !copies.is_empty() {
-            let mut rest = copies.iter().peekable();
-            let mut moves: SmallVec<[Move<'_>; 2]> = SmallVec::with_capacity(copies.len());
-            for (i, into) in made.iter_mut().enumerate() {
-                if let Some((_, pieces)) = rest.next_if(|(to, _)| *to == i) {
-                    moves.push(Move { op: self.op, pieces, into });
-                }
-            }
-            self.backend.copy(&mut moves)?;
-        }
+        self.paste(&mut made, &copies)?;
         self.spread(&shares, made)
+    }
+
+    /// Copies pieces into the shards of those numbers, which ascend.
+    pub(super) fn paste(&self, made: &mut [LocalArray], copies: &[(usize, Pieces)]) -> Result<()> {
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let mut rest = copies.iter().peekable();
+        let mut moves: SmallVec<[Move<'_>; 2]> = SmallVec::with_capacity(copies.len());
+        for (i, into) in made.iter_mut().enumerate() {
+            if let Some((_, pieces)) = rest.next_if(|(to, _)| *to == i) {
+                moves.push(Move { op: self.op, pieces, into });
+            }
+        }
+        self.backend.copy(&mut moves)
     }
 }
 

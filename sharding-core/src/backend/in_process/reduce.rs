@@ -5,7 +5,7 @@ use super::{Call, Share};
 use crate::backend::{BinaryOp, Expr, LocalArray, LocalArrays, Move, Primitive, StepKind, Work};
 use crate::split::balanced;
 use crate::tensor::device_at;
-use crate::{DType, Device, ReduceOp, Region, Result, Shape};
+use crate::{DType, Device, Error, ErrorKind, ReduceOp, Result, Shape};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
@@ -28,8 +28,8 @@ fn binary(op: ReduceOp, dtype: DType) -> BinaryOp {
 enum Part {
     /// The shard at a position, as it is.
     Whole(usize),
-    /// A piece, or a part brought from another device: one of those made for the call.
-    Other(usize),
+    /// A piece: one of those cut for the call.
+    Cut(usize),
 }
 
 /// Combined pieces of the results of all groups.
@@ -65,37 +65,40 @@ pub(super) fn combination(op: ReduceOp, dtype: DType, n: usize) -> Option<&'stat
 }
 
 impl Call<'_> {
-    /// all_reduce and reduce_scatter: every device gets the combination of its group, or of its piece of it.
-    pub(super) fn reduce(&self, by: ReduceOp) -> Result<LocalArrays> {
+    /// all_reduce and reduce_scatter: every device gets the combination of its group, or of its piece of it. `None` where a
+    /// device cannot read all parts as they lie, or there are more than one launch takes: see [`Call::tiles`].
+    pub(super) fn reduce(&self, by: ReduceOp) -> Result<Option<LocalArrays>> {
         let step = self.step;
         let (source, target) = (&step.source, &step.target);
         let mesh = source.mesh();
+        let n: usize = step.axes.iter().map(|axis| mesh.size(*axis)).product();
+        if n > FAN {
+            return Ok(None);
+        }
         let shares = self.shares(target, self.positions)?;
         let scatters = matches!(step.kind, StepKind::ReduceScatter(_));
         let mut jobs: SmallVec<[(Device, Shape); 2]> = SmallVec::new();
         let mut parts: SmallVec<[Part; 8]> = SmallVec::new();
         let mut cut: SmallVec<[LocalArray; 4]> = SmallVec::new();
-        let mut n = 1;
         for (position, share) in self.positions.iter().zip(&shares) {
             if *share != Share::Own {
                 continue;
             }
             let device = device_at(mesh, *position)?;
-            let group = mesh.group(*position, &step.axes);
-            n = group.len();
             let regions = scatters.then(|| (source.region(*position), target.region(*position)));
-            for member in group {
+            for member in mesh.group(*position, &step.axes) {
                 let part = self.shard(member)?;
-                let other = match &regions {
-                    Some((old, new)) => self.piece(part, old, new, device)?,
-                    None if self.backend.shares_memory(part.device(), device) => {
-                        parts.push(Part::Whole(member));
-                        continue;
-                    }
-                    None => self.on_device(part, device)?,
+                if !self.backend.shares_memory(part.device(), device) {
+                    return Ok(None);
+                }
+                let Some((old, new)) = &regions else {
+                    parts.push(Part::Whole(member));
+                    continue;
                 };
-                parts.push(Part::Other(cut.len()));
-                cut.push(other);
+                let pieces = super::exchange::common_pieces(part, old, new);
+                let [(view, _)] = &pieces[..] else { return Ok(None) };
+                parts.push(Part::Cut(cut.len()));
+                cut.push(view.clone());
             }
             jobs.push((device, target.local_shape(*position)));
         }
@@ -103,11 +106,11 @@ impl Call<'_> {
         for part in parts {
             match part {
                 Part::Whole(member) => inputs.push(self.shard(member)?),
-                Part::Other(i) => inputs.extend(cut.get(i)),
+                Part::Cut(i) => inputs.extend(cut.get(i)),
             }
         }
         let made = self.combine(by, &jobs, &inputs, n)?;
-        self.spread(&shares, made)
+        self.spread(&shares, made).map(Some)
     }
 
     /// all_reduce over all devices of a mesh that share memory, the usual case of a process: one launch, one result.
@@ -163,7 +166,7 @@ impl Call<'_> {
     fn pieces_combined(&self, by: ReduceOp, axis: usize, n: usize) -> Result<Combined> {
         let (step, mesh) = (self.step, self.step.source.mesh());
         let mut jobs: SmallVec<[(Device, Shape); 2]> = SmallVec::new();
-        let mut inputs: SmallVec<[LocalArray; 8]> = SmallVec::new();
+        let mut inputs: Vec<LocalArray> = Vec::new();
         // For every position the first job of its group; jobs of one group follow each other.
         let mut first_job: SmallVec<[usize; 8]> = SmallVec::new();
         for (i, position) in self.positions.iter().enumerate() {
@@ -186,8 +189,7 @@ impl Call<'_> {
             }
             debug_assert_eq!(first_job.len(), i + 1);
         }
-        let borrowed: SmallVec<[&LocalArray; 8]> = inputs.iter().collect();
-        let pieces = self.combine(by, &jobs, &borrowed, n)?;
+        let pieces = self.combine_all(by, &jobs, inputs, n)?;
         Ok(Combined { axis, n, first_job, pieces })
     }
 
@@ -226,24 +228,37 @@ impl Call<'_> {
         self.spread(&shares, made)
     }
 
-    /// A device's piece of one part: a view, or a copy where it has several ranges or lies on another device.
-    fn piece(&self, part: &LocalArray, old: &Region, new: &Region, device: Device) -> Result<LocalArray> {
-        let pieces = super::exchange::common_pieces(part, old, new);
-        if let ([(view, _)], true) =
-            (&pieces[..], pieces.iter().all(|(view, _)| self.backend.shares_memory(view.device(), device)))
-        {
-            return Ok(view.clone());
+    /// Combines `n` inputs for each job, in the order of the tree. Each half is let go of when it is combined: what nobody else
+    /// holds is freed before more is made.
+    pub(super) fn combine_all(
+        &self,
+        by: ReduceOp,
+        jobs: &[(Device, Shape)],
+        inputs: Vec<LocalArray>,
+        n: usize,
+    ) -> Result<SmallVec<[LocalArray; 2]>> {
+        if n <= FAN {
+            return self.combine(by, jobs, &inputs.iter().collect::<SmallVec<[_; 8]>>(), n);
         }
-        let shape: Shape =
-            new.iter().map(|ranges| ranges.iter().map(|range| range.len()).sum::<usize>()).collect();
-        let mut into = self.alloc(device, part.dtype(), &shape)?;
-        if into.elements() > 0 {
-            self.backend.copy(&mut [Move { op: self.op, pieces: &pieces, into: &mut into }])?;
+        let left = n.div_ceil(2);
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for (i, input) in inputs.into_iter().enumerate() {
+            if i % n < left { first.push(input) } else { second.push(input) }
         }
-        Ok(into)
+        // The right half where one of its parts lies: the device of the result would hold both beside it. Where all results have
+        // their parts from the same devices, each takes another.
+        let apart =
+            jobs.iter().zip(second.chunks(n - left)).enumerate().map(|(i, ((device, shape), parts))| {
+                (parts.get(i % (n - left)).map_or(*device, |part| part.device()), shape.clone())
+            });
+        let apart: SmallVec<[(Device, Shape); 2]> = apart.collect();
+        let a = self.combine_all(by, jobs, first, left)?;
+        let b = self.combine_all(by, &apart, second, n - left)?;
+        let pairs: SmallVec<[&LocalArray; 8]> = a.iter().zip(&b).flat_map(|(a, b)| [a, b]).collect();
+        self.combine(by, jobs, &pairs, 2)
     }
 
-    /// Combines `n` inputs for each job, in the order of the tree.
+    /// Combines `n` inputs for each job, as many as one launch takes at most.
     fn combine(
         &self,
         by: ReduceOp,
@@ -256,23 +271,7 @@ impl Call<'_> {
             return Ok(inputs.iter().map(|input| (*input).clone()).collect());
         }
         let Some(primitive) = combination(by, dtype, n) else {
-            let left = n.div_ceil(2);
-            let half = |range: std::ops::Range<usize>| -> SmallVec<[&LocalArray; 8]> {
-                inputs.chunks(n).flat_map(|all| all.get(range.clone()).unwrap_or(&[])).copied().collect()
-            };
-            // The right half where its first part lies: the device of the result would hold both beside it.
-            let right = half(left..n);
-            let apart: SmallVec<[(Device, Shape); 2]> = jobs
-                .iter()
-                .zip(right.chunks(n - left))
-                .map(|((device, shape), parts)| {
-                    (parts.first().map_or(*device, |part| part.device()), shape.clone())
-                })
-                .collect();
-            let a = self.combine(by, jobs, &half(0..left), left)?;
-            let b = self.combine(by, &apart, &right, n - left)?;
-            let pairs: SmallVec<[&LocalArray; 8]> = a.iter().zip(&b).flat_map(|(a, b)| [a, b]).collect();
-            return self.combine(by, jobs, &pairs, 2);
+            return Err(Error::new(ErrorKind::Internal, format!("no kernel combines {n} parts")));
         };
         let mut made: SmallVec<[LocalArray; 2]> = SmallVec::with_capacity(jobs.len());
         for (device, shape) in jobs {
