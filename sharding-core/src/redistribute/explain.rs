@@ -76,7 +76,9 @@ impl Explanation {
 pub fn explain_transfer(source: &TensorLayout, target: &TensorLayout) -> Result<Explanation> {
     let scope = Scope::current();
     let search = || Program::search(source, target, scope.cost());
-    Explanation::of(dispatch::guarded("the cost model", search)?, scope.cost())
+    let explained = dispatch::guarded("the cost model", search)
+        .and_then(|program| Explanation::of(program, scope.cost()));
+    explained.map_err(|error| error.with_op("explain_transfer"))
 }
 
 impl fmt::Display for Explanation {
@@ -214,6 +216,16 @@ f32[4, 8] on DeviceMesh(dp=2, tp=2)
         assert!(text.lines().last().is_some_and(|line| line.ends_with("in force: 5")), "{text}");
         assert_eq!(under(Odd(CostUnit::Bytes, f64::NAN)).unwrap_err().kind(), ErrorKind::Argument);
         let error = under(Odd(CostUnit::Bytes, 1e10)).unwrap_err();
-        assert!(error.to_string().starts_with("the cost model panicked: "), "{error}");
+        assert!(error.to_string().starts_with("explain_transfer: the cost model panicked: "), "{error}");
+    }
+
+    #[test]
+    fn layouts_of_two_tensors_are_refused() {
+        let (source, _) = transfer();
+        let target = TensorLayout::new(DType::BF16, [4, 8], source.mapping().clone()).unwrap();
+        let error = explain_transfer(&source, &target).unwrap_err();
+        let text = error.to_string();
+        assert!(error.op() == Some("explain_transfer") && error.fix().is_some(), "{error}");
+        assert!(text.contains(&source.to_string()) && text.contains(&target.to_string()), "{error}");
     }
 }

@@ -51,6 +51,10 @@ impl Program {
             return Err(Error::new(
                 ErrorKind::Shape,
                 format!("a redistribution keeps dtype and shape, not {} to {}", source.meta(), target.meta()),
+            )
+            .with_operands([format!("source: {source}"), format!("target: {target}")])
+            .with_fix(
+                "let target = source.with_mapping(mapping)?; a cast or a reshape is an op of its own",
             ));
         }
         let mut program =

@@ -192,6 +192,7 @@ impl AlphaBetaCost {
     pub fn write(&self, path: &Path, mesh: &DeviceMesh) -> Result<()> {
         fs::write(path, self.to_toml(mesh)?).map_err(|error| {
             Error::new(ErrorKind::File, format!("{} cannot be written: {error}", path.display()))
+                .with_fix("give a path in a folder that exists and may be written")
         })
     }
 
@@ -205,6 +206,7 @@ impl AlphaBetaCost {
                 .with_fix("measure first: calibrate(&mesh)?.write(&path, &mesh)?")
         })?;
         Self::from_toml(&text, mesh)
+            .map_err(|error| error.with_operands([format!("file: {}", path.display())]))
     }
 }
 
@@ -301,6 +303,24 @@ mod tests {
         assert!(error.to_string().contains("its check"), "{error}");
         let error = AlphaBetaCost::from_toml("format = \"sharding cost model 1\"", &mesh).unwrap_err();
         assert!(error.to_string().contains("model 2"), "{error}");
+    }
+
+    /// Whatever is wrong, the error says with which file, and what to do.
+    #[test]
+    fn errors_name_the_file() {
+        let (own, cost, _) = stored();
+        let path = std::env::temp_dir().join(format!("sharding-cost-{}.toml", std::process::id()));
+        let nowhere = path.join("no/folder.toml");
+        let read = |mesh: &DeviceMesh| AlphaBetaCost::read(&path, mesh).unwrap_err();
+        let mut errors = vec![cost.write(&nowhere, &own).unwrap_err(), read(&own)];
+        cost.write(&path, &own).unwrap();
+        errors.push(read(&mesh([8, 4])));
+        fs::write(&path, "format = 1").unwrap();
+        errors.push(read(&own));
+        fs::remove_file(&path).unwrap();
+        for error in errors {
+            assert!(error.fix().is_some() && error.to_string().contains("sharding-cost-"), "{error}");
+        }
     }
 
     #[test]
