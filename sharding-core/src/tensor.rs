@@ -154,7 +154,7 @@ impl Tensor {
     /// [`ErrorKind::DType`] for another element type, [`ErrorKind::Axis`] for a position that this process does not
     /// address, else what the backend says.
     pub fn shard_to_vec<T: Element>(&self, position: usize) -> Result<Vec<T>> {
-        self.expect::<T>()?;
+        self.expect::<T>("shard_to_vec")?;
         let found = self.0.positions.iter().position(|p| *p == position).and_then(|i| self.0.shards.get(i));
         let Some(shard) = found else {
             return Err(Error::new(
@@ -182,7 +182,7 @@ impl Tensor {
     /// the backend says.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        self.expect::<T>()?;
+        self.expect::<T>("to_vec")?;
         self.whole("to_vec", read_shard_as)
     }
 
@@ -211,9 +211,9 @@ impl Tensor {
         first.and_then(read).map_err(located)
     }
 
-    fn expect<T: Element>(&self) -> Result<()> {
+    fn expect<T: Element>(&self, op: &'static str) -> Result<()> {
         expect_dtype::<T>(self.dtype())
-            .map_err(|error| error.with_operands([format!("x: {}", self.layout())]))
+            .map_err(|error| error.with_op(op).with_operands([format!("x: {}", self.layout())]))
     }
 
     /// The same tensor under another mapping: on the same mesh, another one, or one device. Nothing is moved if it

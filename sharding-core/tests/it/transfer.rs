@@ -344,3 +344,11 @@ fn memory_kinds_and_single_devices() {
     }
     check(&lay(DType::F32, &[7, 5], &mesh, vec![Place::PARTIAL, Place::PARTIAL]), &whole, 4);
 }
+
+#[test]
+fn readers_of_another_dtype_name_themselves() {
+    let x = tensor(HOST, &[2], &[4], &[Place::Sharded(0)]);
+    let errors = [x.to_vec::<i64>().unwrap_err(), x.shard_to_vec::<i64>(0).unwrap_err()];
+    assert_eq!(errors.each_ref().map(|error| error.op()), [Some("to_vec"), Some("shard_to_vec")]);
+    assert!(errors.iter().all(|error| error.to_string().contains(&x.layout().to_string())), "{errors:?}");
+}
