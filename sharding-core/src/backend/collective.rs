@@ -3,9 +3,12 @@
 use super::{IndexMap, LocalArrays, Support};
 use crate::plan::{CostModel, StepQuery};
 use crate::redistribute::index_cut::{self, Cut};
-use crate::{Error, ErrorKind, ReduceOp, Result, Shape, TensorLayout};
+use crate::{Device, Error, ErrorKind, ReduceOp, Result, Shape, TensorLayout};
 use smallvec::SmallVec;
 use std::fmt;
+
+/// Up to so many devices are asked one by one what they hold for a step.
+const MAX_DEVICES: usize = 64;
 
 /// What kind of exchange a [`Step`] is. Which ranges go where follows from its layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,11 +84,30 @@ impl Step {
     }
 
     /// The most bytes that one device holds of what it reads and of what it makes together; `usize::MAX` where they do not
-    /// fit.
+    /// fit. On more than 64 devices the most of each, where not every device that holds most of one holds most of the other.
     pub fn peak(&self) -> usize {
-        let (before, after) = (self.source.largest_shard_bytes(), self.target.largest_shard_bytes());
-        // What is relabelled is one thing.
-        if self.kind == StepKind::Relabel { before.max(after) } else { before.saturating_add(after) }
+        let (source, target) = (&self.source, &self.target);
+        let (before, after) = (source.largest_shard_bytes(), target.largest_shard_bytes());
+        let same = source.mesh() == target.mesh();
+        let alike = same && source.first_holds_most() && target.first_holds_most();
+        let devices = [source, target].map(|layout| layout.mesh().num_devices());
+        match self.kind {
+            // What is relabelled is one thing.
+            StepKind::Relabel => before.max(after),
+            _ if alike || devices.iter().any(|devices| *devices > MAX_DEVICES) => {
+                before.saturating_add(after)
+            }
+            _ => {
+                let bytes = |layout: &TensorLayout, device: Device| {
+                    let held = layout.mesh().position_of(device).map(|position| layout.local_shape(position));
+                    held.map_or(0, |shape| shape.elements().saturating_mul(layout.dtype().size()))
+                };
+                let all = source.mesh().devices().chain(target.mesh().devices());
+                all.map(|device| bytes(source, device).saturating_add(bytes(target, device)))
+                    .max()
+                    .unwrap_or(0)
+            }
+        }
     }
 
     /// The `tracing` span in which it runs on behalf of an op: `redistribute` at level INFO, with the fields `op`, `kind`

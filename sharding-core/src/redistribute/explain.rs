@@ -130,8 +130,9 @@ impl fmt::Display for Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::Ragged;
     use crate::plan::{AlphaBetaCost, Link, StepQuery};
-    use crate::{BackendKind, DType, DeviceMapping, DeviceMesh, ErrorKind, Place};
+    use crate::{BackendKind, DType, Device, DeviceMapping, DeviceMesh, ErrorKind, Place};
     use std::sync::Arc;
 
     fn transfer() -> (TensorLayout, TensorLayout) {
@@ -176,6 +177,25 @@ f32[4, 8] on DeviceMesh(dp=2, tp=2)
             (lay([Place::Sharded(0), Place::PARTIAL]), lay([Place::Sharded(0), Place::Replicated]));
         let explained = explain_transfer(&source, &target).unwrap();
         assert_eq!((explained.bytes(), explained.peak()), (0.0, 64), "{explained}");
+    }
+
+    /// Of each device what it holds itself: others hold what the source leaves, or most of the source.
+    #[test]
+    fn the_peak_is_of_one_device() {
+        let devices = |slots: std::ops::Range<u32>| slots.map(|slot| Device::cpu().with_slot(slot)).collect();
+        let lay = |slots, place| {
+            let devices: Vec<Device> = devices(slots);
+            let mesh = DeviceMesh::new(&devices, [devices.len()], ["x"]).unwrap();
+            TensorLayout::new(DType::F32, [8], DeviceMapping::new(&mesh, [place]).unwrap()).unwrap()
+        };
+        let peak = |source, target| explain_transfer(&source, &target).unwrap().peak();
+        let (r, s) = (Place::Replicated, Place::Sharded(0));
+        assert_eq!(peak(lay(0..2, s), lay(2..5, r)), 32);
+        assert_eq!(peak(lay(0..2, s), lay(1..4, r)), 16 + 32);
+        assert_eq!(peak(lay(0..2, s), lay(0..2, r)), 16 + 32);
+        let ragged = |a, b| Ragged::place(0, [a, b]);
+        assert_eq!(peak(lay(0..2, ragged(7, 1)), lay(0..2, ragged(1, 7))), 32);
+        assert_eq!(peak(lay(0..2, ragged(7, 1)), lay(0..2, ragged(6, 2))), 28 + 24);
     }
 
     /// Bytes are bytes, and seconds stand in their own column, whatever the model counts.
