@@ -26,6 +26,7 @@ pub struct Deferred {
     late: Arc<Mutex<HashMap<Device, (String, String)>>>,
     log: Arc<Mutex<Vec<(Device, &'static str)>>>,
     fail: Mutex<Option<&'static str>>,
+    most: Mutex<HashMap<&'static str, usize>>,
 }
 
 /// Bytes count here from when they are asked for; what the CPU backend counts for them comes later.
@@ -94,6 +95,10 @@ impl Deferred {
     /// What has been done, in the order in which it finished: device and op.
     pub fn log(&self) -> Vec<(Device, &'static str)> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// The most devices that one launch on behalf of `op` was for.
+    pub fn most_devices(&self, op: &str) -> usize {
+        self.most.lock().unwrap_or_else(PoisonError::into_inner).get(op).copied().unwrap_or(0)
     }
     /// Lets the next launch on behalf of `op` fail, late.
     pub fn fail_next(&self, op: &'static str) {
@@ -256,6 +261,11 @@ impl Backend for Deferred {
         Ok(())
     }
     fn launch(&self, primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
+        if let Some(first) = work.first() {
+            let mut all = self.most.lock().unwrap_or_else(PoisonError::into_inner);
+            let most = all.entry(first.op).or_default();
+            *most = work.len().max(*most);
+        }
         for part in work {
             self.due(part.device)?;
             // What cannot run at all is said at once.

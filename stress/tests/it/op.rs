@@ -49,5 +49,7 @@ fn last_launches_of_several_devices_wait_for_each_other() -> Result<()> {
             assert_eq!(got, want);
         }
     }
+    // As one launch for all four.
+    assert_eq!(stress::deferred::backend().most_devices("doubled_and_turned"), 4);
     Ok(())
 }
