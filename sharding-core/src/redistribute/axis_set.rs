@@ -69,28 +69,35 @@ impl AxisSet {
 /// Two placements per mesh axis can name at most so many tensor axes.
 pub(super) const MAX_SPLIT: usize = 2 * MAX_MESH_AXES;
 
-/// Which mesh axes split each of so many tensor axes: a byte each, so that two are joined in one instruction.
+/// Which mesh axes split each of so many tensor axes: a byte each, so that one is read and two are joined in one instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Splits(u128);
+pub(super) struct Splits([u8; MAX_SPLIT]);
 
 impl Splits {
-    pub(super) const fn get(self, split: usize) -> AxisSet {
-        AxisSet(if split < MAX_SPLIT { (self.0 >> (8 * split)) as u8 } else { 0 })
+    pub(super) fn get(&self, split: usize) -> AxisSet {
+        AxisSet(self.0.get(split).copied().unwrap_or(0))
     }
     /// These axes and no others split that tensor axis.
     pub(super) fn only(split: usize, axes: AxisSet) -> Self {
         debug_assert!(split < MAX_SPLIT, "no room for {split}");
-        Self(if split < MAX_SPLIT { u128::from(axes.0) << (8 * split) } else { 0 })
+        let mut splits = Self::default();
+        if let Some(slot) = splits.0.get_mut(split) {
+            *slot = axes.0;
+        }
+        splits
+    }
+    const fn bits(self) -> u128 {
+        u128::from_ne_bytes(self.0)
     }
     pub(super) const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self((self.bits() | other.bits()).to_ne_bytes())
     }
     pub(super) const fn minus(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
+        Self((self.bits() & !other.bits()).to_ne_bytes())
     }
     /// The mesh axes that split anything.
     pub(super) const fn all(self) -> AxisSet {
-        let half = (self.0 | self.0 >> 64) as u64;
+        let half = (self.bits() | self.bits() >> 64) as u64;
         let half = half | half >> 32;
         let half = half | half >> 16;
         AxisSet((half | half >> 8) as u8)

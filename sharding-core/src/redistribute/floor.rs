@@ -42,7 +42,7 @@ impl<'a> Floor<'a> {
         Some(Self { problem, bytes, goal, unit, kept, splitting: problem.splitting().or(kept), end })
     }
 
-    fn piece(&self, axes: AxisSet) -> f64 {
+    pub(super) fn piece(&self, axes: AxisSet) -> f64 {
         self.bytes / self.problem.sizes.ways(axes) as f64
     }
 
@@ -65,12 +65,12 @@ impl<'a> Floor<'a> {
         largest * share / parts
     }
 
-    /// What an exchange of ranges costs at least: what devices hold afterwards and did not hold before.
-    pub(super) fn exchange(&self, old: &View, new: &View) -> f64 {
+    /// Whether an exchange of ranges may cost less: at least it costs what devices hold afterwards and did not hold before.
+    pub(super) fn exchange_below(&self, old: &View, new: &View, enough: f64) -> bool {
         // Along the mesh axes that no longer split, devices held different pieces of what all of them hold afterwards.
         let joined = self.problem.sizes.ways(old.sharded.minus(new.sharded)) as f64;
         let piece = self.piece(new.sharded);
-        (piece - self.common(old, new)).max(piece * (1.0 - 1.0 / joined))
+        piece * (1.0 - 1.0 / joined) < enough && piece - self.common(old, new) < enough
     }
 
     /// What an all_to_all costs at least by which these mesh axes change: a device keeps its part of what it holds.

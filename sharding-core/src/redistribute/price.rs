@@ -224,6 +224,15 @@ fn received_by_coordinates(
         .map(|split| (Side::of(problem, old, *split), Side::of(problem, new, *split)))
         .collect();
     let both = || sides.iter().flat_map(|(from, to)| [from, to]);
+    // Whoever is last in the old cut and first in the new one most likely receives most.
+    let cut = |axes: fn(&(Side, Side)) -> AxisSet| sides.iter().map(axes).fold(AxisSet::EMPTY, AxisSet::or);
+    let ends = cut(|(from, _)| from.axes).minus(cut(|(_, to)| to.axes));
+    let part = |side: &Side| ends.and(side.axes).iter().map(|axis| (sizes.get(axis) - 1) * sizes.ways(side.axes.after(axis))).sum();
+    let parts = sides.iter().map(|(from, to)| (part(from), part(to))).collect();
+    let mut most = Most { sizes, sides: &sides, enough, parts, so_far: 0 };
+    if !most.count() {
+        return None;
+    }
     let relevant = both().fold(AxisSet::EMPTY, |all, side| all.or(side.axes));
     let mut corners = Corners::default();
     let mut combinations = 1_usize;
@@ -254,9 +263,8 @@ fn received_by_coordinates(
     if combinations > MAX_COORDINATES {
         return Some(largest(problem, new, changed));
     }
-    let parts = SmallVec::from_elem((0, 0), sides.len());
-    let mut most = Most { sizes, sides: &sides, corners: &corners, enough, parts, so_far: 0 };
-    most.from(0).then_some(most.so_far as f64)
+    most.parts.fill((0, 0));
+    most.from(&corners, 0).then_some(most.so_far as f64)
 }
 
 /// Coordinates that are looked at.
@@ -271,7 +279,6 @@ struct Corners {
 struct Most<'a> {
     sizes: &'a Sizes,
     sides: &'a [(Side, Side)],
-    corners: &'a Corners,
     enough: f64,
     /// The number of the old and of the new part of a device, by tensor axis; as far as mesh axes have been gone through.
     parts: SmallVec<[(usize, usize); 2]>,
@@ -280,14 +287,14 @@ struct Most<'a> {
 
 impl Most<'_> {
     /// Goes through the coordinates on the mesh axes from number `level` on; false, and sooner, if there is enough.
-    fn from(&mut self, level: usize) -> bool {
-        let Some((axis, span)) = self.corners.axes.get(level) else { return self.count() };
-        let coords = self.corners.at.get(span.clone()).unwrap_or_default();
+    fn from(&mut self, corners: &Corners, level: usize) -> bool {
+        let Some((axis, span)) = corners.axes.get(level) else { return self.count() };
+        let coords = corners.at.get(span.clone()).unwrap_or_default();
         let mut last = 0;
         let all = coords.iter().all(|coord| {
             self.turn(*axis, coord.wrapping_sub(last));
             last = *coord;
-            self.from(level + 1)
+            self.from(corners, level + 1)
         });
         self.turn(*axis, 0_usize.wrapping_sub(last));
         all

@@ -189,7 +189,7 @@ struct Search<'a> {
     floor: Option<Floor<'a>>,
     /// The most elements that a device may hold on the way.
     limit: f64,
-    /// The number of states on one mesh.
+    /// The number of states on one mesh: a power of two.
     layer: u32,
     other_mesh: bool,
     nodes: Vec<Node>,
@@ -287,7 +287,10 @@ impl<'a> Search<'a> {
             let [view, next] = [at, to].map(|state| self.problem.view(self.code(state)));
             match kind {
                 StepKind::Permute => self.exchange(at, to, &view, &next, axes),
-                _ => self.relax(at, &view, &next, kind, axes),
+                _ => {
+                    let price = self.price(at, &view, kind, axes, 0.0);
+                    self.relax(at, &view, &next, kind, axes, price);
+                }
             }
         }
     }
@@ -298,7 +301,7 @@ impl<'a> Search<'a> {
 
     /// The state of a number, on either mesh.
     fn code(&self, at: u32) -> Code {
-        Code((at % self.layer) as u16)
+        Code((at & (self.layer - 1)) as u16)
     }
 
     fn mesh(&self, arrived: bool) -> &'a DeviceMesh {
@@ -332,36 +335,42 @@ impl<'a> Search<'a> {
         for axes in problem.permutes(&choices) {
             self.permute(at, &view, &choices, axes, Toward::Ranges);
         }
-        for axis in choices.exchange_aside.or(choices.slice_aside).iter().filter(|_| problem.is_wide()) {
+        for axis in choices.permute_aside.iter().filter(|_| problem.is_wide()) {
             self.permute(at, &view, &choices, AxisSet::of(axis), Toward::Detour);
         }
         self.exchanges(at, &view, &choices);
-        let inside = |next: &View, axes| problem.within(&view, next, AxisSet::EMPTY).then_some(axes);
         let (to, whole, aside) = (Toward::Target, Toward::Whole, Toward::Detour);
+        let any = |_| true;
+        let last = |axes| problem.are_last(&view, axes);
+        let inside = |next: &View, _| problem.within(&view, next, AxisSet::EMPTY);
         if let Some(kind) = problem.reducing(StepKind::ReduceScatter) {
-            self.steps(at, &view, choices.reduce_scatter, to, kind, inside);
+            self.steps(at, &view, choices.reduce_scatter, to, kind, any, inside);
         }
-        self.steps(at, &view, choices.slice_aside, aside, StepKind::LocalSlice, inside);
+        self.steps(at, &view, choices.slice_aside, aside, StepKind::LocalSlice, any, inside);
         self.scatters(at, &view, &choices);
         if let Some(kind) = problem.reducing(StepKind::AllReduce) {
-            self.steps(at, &view, choices.all_reduce, whole, kind, |_, axes| Some(axes));
+            self.steps(at, &view, choices.all_reduce, whole, kind, any, |_, _| true);
         }
-        self.steps(at, &view, choices.local_slice, to, StepKind::LocalSlice, inside);
-        self.steps(at, &view, choices.all_gather, whole, StepKind::AllGather, |next, axes| {
-            problem.within(&view, next, axes).then_some(axes)
+        self.steps(at, &view, choices.local_slice, to, StepKind::LocalSlice, any, inside);
+        let spare = self.key(self.goal()) - self.key(at) - self.step_key;
+        let piece = self.floor.as_ref().map_or(0.0, |floor| floor.piece(view.sharded));
+        let joined = |axes| spare > piece * (problem.sizes.ways(axes) - 1) as f64 && last(axes);
+        self.steps(at, &view, choices.all_gather, whole, StepKind::AllGather, joined, |next, axes| {
+            problem.within(&view, next, axes)
         });
         // A copy that all hold is given up last; a split may make way before.
-        let last = problem.is_wide() || choices.keep_one_copy == choices.open;
-        let kept = if last { choices.keep_one_copy } else { choices.keep_one_copy.and(view.sharded) };
+        let at_end = problem.is_wide() || choices.keep_one_copy == choices.open;
+        let kept = if at_end { choices.keep_one_copy } else { choices.keep_one_copy.and(view.sharded) };
         if let Some(op) = problem.target_op {
-            self.steps(at, &view, kept, to, StepKind::KeepOneCopy(op), |next, axes| {
-                problem.within(next, &view, AxisSet::EMPTY).then_some(axes)
+            self.steps(at, &view, kept, to, StepKind::KeepOneCopy(op), last, |next, _| {
+                problem.within(next, &view, AxisSet::EMPTY)
             });
         }
         if self.other_mesh && !arrived { self.cross(at, &view) } else { Ok(()) }
     }
 
-    /// The steps of one kind that take some of `axes` somewhere. `group` gives the mesh axes of one that is legal.
+    /// The steps of one kind that take some of `axes` somewhere: of those that `could` be legal those that are.
+    #[expect(clippy::too_many_arguments, reason = "what a kind of step is")]
     fn steps(
         &mut self,
         at: u32,
@@ -369,16 +378,22 @@ impl<'a> Search<'a> {
         axes: AxisSet,
         toward: Toward,
         kind: StepKind,
-        group: impl Fn(&View, AxisSet) -> Option<AxisSet>,
+        could: impl Fn(AxisSet) -> bool,
+        legal: impl Fn(&View, AxisSet) -> bool,
     ) {
-        for axes in axes.subsets() {
-            let code = self.problem.code_after(view.code, axes, toward);
-            if self.cannot_improve(at, code) {
+        for axes in axes.subsets().filter(|axes| could(*axes)) {
+            let to = self.beside(at, self.problem.code_after(view.code, axes, toward));
+            let spare = self.spare(at, to);
+            if spare <= 0.0 {
                 continue;
             }
-            let next = self.problem.view(code);
-            if let Some(group) = group(&next, axes) {
-                self.relax(at, view, &next, kind, group);
+            let price = self.price(at, view, kind, axes, 0.0);
+            if price >= spare {
+                continue;
+            }
+            let next = self.problem.view(self.code(to));
+            if legal(&next, axes) {
+                self.relax(at, view, &next, kind, axes, price);
             }
         }
     }
@@ -405,7 +420,8 @@ impl<'a> Search<'a> {
                 }
                 let next = problem.view(self.code(to));
                 let group = problem.widened(view, &next, changed);
-                self.relax(at, view, &next, StepKind::AllToAll, group);
+                let price = self.price(at, view, StepKind::AllToAll, group, 0.0);
+                self.relax(at, view, &next, StepKind::AllToAll, group, price);
             }
         }
     }
@@ -418,13 +434,14 @@ impl<'a> Search<'a> {
             let others = choices.reduce_scatter.minus(aside);
             for axes in others.subsets().chain([AxisSet::EMPTY]) {
                 let (group, code) = (aside.or(axes), problem.code_after(view.code, aside, Toward::Detour));
-                let code = problem.code_after(code, axes, Toward::Target);
-                if self.cannot_improve(at, code) {
+                let to = self.beside(at, problem.code_after(code, axes, Toward::Target));
+                let price = self.price(at, view, kind, group, 0.0);
+                if price >= self.spare(at, to) {
                     continue;
                 }
-                let next = problem.view(code);
+                let next = problem.view(self.code(to));
                 if problem.within(view, &next, AxisSet::EMPTY) {
-                    self.relax(at, view, &next, kind, group);
+                    self.relax(at, view, &next, kind, group, price);
                 }
             }
         }
@@ -446,7 +463,7 @@ impl<'a> Search<'a> {
             || axes.is_within(choices.local_slice.or(choices.slice_aside))
                 && problem.within(view, &next, AxisSet::EMPTY);
         if !by_collective
-            && self.floor.as_ref().is_none_or(|floor| floor.exchange(view, &next) < enough)
+            && self.floor.as_ref().is_none_or(|floor| floor.exchange_below(view, &next, enough))
             && self.allowed(at, to, &next, StepKind::Permute, axes)
         {
             self.exchange(at, to, view, &next, axes);
@@ -459,7 +476,8 @@ impl<'a> Search<'a> {
         let enough = if self.floor.is_some() { self.spare(at, to) } else { f64::INFINITY };
         if let Some(received) = self.pricing.received_below(problem, view, next, enough) {
             let group = problem.widened(view, next, axes);
-            self.relax_to(at, to, view, StepKind::Permute, group, received);
+            let price = self.price(at, view, StepKind::Permute, group, received);
+            self.relax_to(at, to, StepKind::Permute, group, price);
         }
     }
 
@@ -475,21 +493,18 @@ impl<'a> Search<'a> {
         let here = on(problem.source.mesh(), view.code)?;
         let there = on(problem.target.mesh(), view.code)?;
         let received = mesh_move::received(&here, &there);
-        self.relax_to(at, layer + u32::from(view.code.0), view, StepKind::Move, all, received);
+        let price = self.price(at, view, StepKind::Move, all, received);
+        self.relax_to(at, layer + u32::from(view.code.0), StepKind::Move, all, price);
         if view.code != problem.goal && problem.is_plain(view.code) && problem.is_plain(problem.goal) {
             let received = mesh_move::received(&here, &on(problem.target.mesh(), problem.goal)?);
-            self.relax_to(at, layer + u32::from(problem.goal.0), view, StepKind::Move, all, received);
+            let price = self.price(at, view, StepKind::Move, all, received);
+            self.relax_to(at, layer + u32::from(problem.goal.0), StepKind::Move, all, price);
         }
         Ok(())
     }
 
     fn key(&self, index: u32) -> f64 {
         self.nodes.get(index as usize).map_or(f64::INFINITY, |node| node.key)
-    }
-
-    /// Whether even a free step would not be worth it.
-    fn cannot_improve(&mut self, at: u32, next: Code) -> bool {
-        self.spare(at, self.beside(at, next)) <= 0.0
     }
 
     /// The price at which a step would not be worth it.
@@ -503,7 +518,7 @@ impl<'a> Search<'a> {
     /// What the rest of the way costs at least.
     fn floor(&mut self, at: u32) -> f64 {
         let (Some(floor), Some(node)) = (&self.floor, self.nodes.get_mut(at as usize)) else { return 0.0 };
-        let code = Code((at % self.layer) as u16);
+        let code = Code((at & (self.layer - 1)) as u16);
         *node.floor.get_or_insert_with(|| floor.from(&self.problem.view(code)))
     }
 
@@ -523,22 +538,25 @@ impl<'a> Search<'a> {
 
     /// The number of a state on the mesh of another.
     fn beside(&self, at: u32, next: Code) -> u32 {
-        at / self.layer * self.layer + u32::from(next.0)
+        at & !(self.layer - 1) | u32::from(next.0)
     }
 
-    fn relax(&mut self, at: u32, view: &View, next: &View, kind: StepKind, group: AxisSet) {
+    fn price(&self, at: u32, view: &View, kind: StepKind, group: AxisSet, received: f64) -> f64 {
+        self.pricing.step(self.problem, self.mesh(at >= self.layer), kind, view, group, received)
+    }
+
+    /// Takes a step if it is allowed.
+    fn relax(&mut self, at: u32, view: &View, next: &View, kind: StepKind, group: AxisSet, price: f64) {
         let to = self.beside(at, next.code);
         let combines = matches!(kind, StepKind::ReduceScatter(_) | StepKind::AllReduce(_));
         if combines && self.ordered && !self.problem.keeps_tree(view.code, group) {
             self.disordered.push(Stopped { at, to, kind, axes: group });
         } else if self.allowed(at, to, next, kind, group) {
-            self.relax_to(at, to, view, kind, group, 0.0);
+            self.relax_to(at, to, kind, group, price);
         }
     }
 
-    fn relax_to(&mut self, at: u32, to: u32, view: &View, kind: StepKind, group: AxisSet, received: f64) {
-        let mesh = self.mesh(at >= self.layer);
-        let price = self.pricing.step(self.problem, mesh, kind, view, group, received);
+    fn relax_to(&mut self, at: u32, to: u32, kind: StepKind, group: AxisSet, price: f64) {
         if let Err(error) = checked(kind, price) {
             self.wrong.get_or_insert(error);
             return;

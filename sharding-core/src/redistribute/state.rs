@@ -148,6 +148,8 @@ pub(super) struct Choices {
     pub(super) scatter_aside: AxisSet,
     pub(super) slice_aside: AxisSet,
     pub(super) exchange_aside: AxisSet,
+    /// To their detours by an exchange of ranges.
+    pub(super) permute_aside: AxisSet,
     /// Split or Replicated, with ranges to gain or to lose.
     pub(super) permute: AxisSet,
     /// Everything that is not at its target.
@@ -426,11 +428,25 @@ impl<'a> Problem<'a> {
             let station = view.code.station(index);
             let one = AxisSet::of(mover.axis);
             let put = |set: &mut AxisSet| *set = set.or(one);
+            // A further split of what is split already goes on from the last of the mesh axes that split it.
+            let comes_last = |slot: Slot| match slot {
+                Slot::Local { split, .. } => view.splits.get(split).after(mover.axis).is_empty(),
+                _ => false,
+            };
             if mover.has_detour() && station != Station::Detour {
+                let last = comes_last(mover.slot(Station::Detour));
                 match mover.slot(station) {
-                    Slot::Partial(_) => put(&mut choices.scatter_aside),
-                    Slot::Whole => put(&mut choices.slice_aside),
-                    Slot::Local { .. } if self.is_wide() => put(&mut choices.exchange_aside),
+                    Slot::Partial(_) if last => put(&mut choices.scatter_aside),
+                    Slot::Whole => {
+                        put(&mut choices.permute_aside);
+                        if last {
+                            put(&mut choices.slice_aside);
+                        }
+                    }
+                    Slot::Local { .. } if self.is_wide() => {
+                        put(&mut choices.permute_aside);
+                        put(&mut choices.exchange_aside);
+                    }
                     _ => {}
                 }
             }
@@ -444,7 +460,7 @@ impl<'a> Problem<'a> {
             match (mover.slot(station), mover.slot(Station::Target)) {
                 (Slot::Partial(_), to) => {
                     put(&mut choices.all_reduce);
-                    if matches!(to, Slot::Local { .. }) {
+                    if comes_last(to) {
                         put(&mut choices.reduce_scatter);
                     }
                 }
@@ -465,9 +481,11 @@ impl<'a> Problem<'a> {
                     }
                 }
                 (Slot::Whole, Slot::Partial(_)) => put(&mut choices.keep_one_copy),
-                (Slot::Whole, Slot::Local { .. }) => {
-                    put(&mut choices.local_slice);
+                (Slot::Whole, to @ Slot::Local { .. }) => {
                     put(&mut choices.permute);
+                    if comes_last(to) {
+                        put(&mut choices.local_slice);
+                    }
                 }
                 _ => {}
             }
@@ -515,8 +533,10 @@ impl<'a> Problem<'a> {
         let all = choices.permute;
         let parts = self.components.iter().map(move |set| set.and(all));
         let alone = all.iter().filter(|_| self.is_wide()).map(AxisSet::of);
-        let several = parts.filter(move |set| !set.is_empty() && *set != all);
-        several.chain(alone).chain(Some(all).filter(|all| !all.is_empty()))
+        // In a wide problem one mesh axis comes alone anyway.
+        let least = if self.is_wide() { 2 } else { 1 };
+        let several = parts.filter(move |set| set.len() >= least && *set != all);
+        several.chain(alone).chain(Some(all).filter(|all| all.len() >= least))
     }
 
     /// Whether a state is one that a mapping can have.
@@ -573,6 +593,11 @@ impl<'a> Problem<'a> {
     /// The most elements that a device holds, as far as any placement splits the whole.
     pub(super) fn held(&self, view: &View) -> f64 {
         (0..self.splits.len()).map(|split| self.held_of(view, split) as f64).product()
+    }
+
+    /// Whether these are the last mesh axes of each tensor axis that they split: only those can stop to.
+    pub(super) fn are_last(&self, view: &View, axes: AxisSet) -> bool {
+        (0..self.splits.len()).map(|split| view.splits.get(split)).all(|set| set.minus(axes).is_prefix_of(set))
     }
 
     /// Whether the new indices of every device lie inside what the devices along `group` held together.
