@@ -73,11 +73,6 @@ impl<'a> Floor<'a> {
         piece * (1.0 - 1.0 / joined) < enough && piece - self.common(old, new) < enough
     }
 
-    /// What an all_to_all costs at least by which these mesh axes change: a device keeps its part of what it holds.
-    pub(super) fn all_to_all(&self, view: &View, axes: AxisSet) -> f64 {
-        self.piece(view.sharded) * (1.0 - 1.0 / self.problem.sizes.ways(axes) as f64)
-    }
-
     /// What any all_to_all costs and what is still to be paid after it, at least: it leaves devices as much as they held.
     pub(super) fn with_all_to_all(&self, view: &View) -> f64 {
         self.piece(view.sharded) / 2.0 + self.rest(view, self.grown(view))

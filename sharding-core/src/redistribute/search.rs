@@ -77,23 +77,28 @@ fn least(
             problems.push(problem);
         }
     }
-    let mut searches: SmallVec<[Search<'_>; DETOURS]> =
-        problems.iter().map(|problem| Search::new(problem, cost, problem.limit, most)).collect();
+    let mut searches: SmallVec<[Search<'_>; DETOURS]> = SmallVec::new();
+    for problem in &problems {
+        let mut search = Search::new(problem, cost, problem.limit, most);
+        if let Some(path) = search.path()? {
+            return Ok(Some(path));
+        }
+        searches.push(search);
+    }
+    // Each goes on from where it was stopped.
     loop {
+        if searches.iter().any(Search::is_ordered) {
+            searches.iter_mut().for_each(Search::forget_order);
+        } else if let Some(limit) = searches.iter().filter_map(Search::next_limit).min_by(f64::total_cmp) {
+            searches.iter_mut().for_each(|search| search.raise(limit));
+        } else {
+            break;
+        }
         for search in &mut searches {
             if let Some(path) = search.path()? {
                 return Ok(Some(path));
             }
         }
-        // Each goes on from where it was stopped.
-        if searches.iter().any(Search::is_ordered) {
-            searches.iter_mut().for_each(Search::forget_order);
-            continue;
-        }
-        let Some(limit) = searches.iter().filter_map(Search::next_limit).min_by(f64::total_cmp) else {
-            break;
-        };
-        searches.iter_mut().for_each(|search| search.raise(limit));
     }
     Search::new(&Problem::new(source, target), cost, f64::INFINITY, f64::INFINITY).path()
 }
@@ -401,20 +406,26 @@ impl<'a> Search<'a> {
     /// All-to-all to targets, to detours, and to both at once.
     fn exchanges(&mut self, at: u32, view: &View, choices: &Choices) {
         let problem = self.problem;
-        let least = self.floor.as_ref().map_or(0.0, |floor| floor.with_all_to_all(view));
-        if least >= self.key(self.goal()) - self.key(at) - self.step_key {
+        let spare = self.key(self.goal()) - self.key(at) - self.step_key;
+        let (least, piece) = self
+            .floor
+            .as_ref()
+            .map_or((0.0, 0.0), |floor| (floor.with_all_to_all(view), floor.piece(view.sharded)));
+        if least >= spare {
             return;
         }
         for aside in choices.exchange_aside.subsets().chain([AxisSet::EMPTY]) {
             let others = choices.all_to_all.minus(aside);
             for axes in others.subsets().chain([AxisSet::EMPTY]) {
                 let changed = aside.or(axes);
-                if changed.is_empty() {
+                // A device keeps its part of what it holds.
+                let ways = problem.sizes.ways(changed) as f64;
+                let least = piece * (1.0 - 1.0 / ways);
+                if changed.is_empty() || least >= spare {
                     continue;
                 }
                 let code = problem.code_after(view.code, aside, Toward::Detour);
                 let to = self.beside(at, problem.code_after(code, axes, Toward::Target));
-                let least = self.floor.as_ref().map_or(0.0, |floor| floor.all_to_all(view, changed));
                 if least >= self.spare(at, to) {
                     continue;
                 }
