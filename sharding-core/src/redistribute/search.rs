@@ -337,12 +337,6 @@ impl<'a> Search<'a> {
         let problem = self.problem;
         let view = problem.view(code);
         let choices = problem.choices(&view);
-        for axes in problem.permutes(&choices) {
-            self.permute(at, &view, &choices, axes, Toward::Ranges);
-        }
-        for axis in choices.permute_aside.iter().filter(|_| problem.is_wide()) {
-            self.permute(at, &view, &choices, AxisSet::of(axis), Toward::Detour);
-        }
         self.exchanges(at, &view, &choices);
         let (to, whole, aside) = (Toward::Target, Toward::Whole, Toward::Detour);
         let any = |_| true;
@@ -370,6 +364,13 @@ impl<'a> Search<'a> {
             self.steps(at, &view, kept, to, StepKind::KeepOneCopy(op), last, |next, _| {
                 problem.within(next, &view, AxisSet::EMPTY)
             });
+        }
+        // What each receives is counted, which takes long; so last, where it is known what others cost.
+        for axes in problem.permutes(&choices) {
+            self.permute(at, &view, &choices, axes, Toward::Ranges);
+        }
+        for axis in choices.permute_aside.iter().filter(|_| problem.is_wide()) {
+            self.permute(at, &view, &choices, AxisSet::of(axis), Toward::Detour);
         }
         if self.other_mesh && !arrived { self.cross(at, &view) } else { Ok(()) }
     }
