@@ -127,43 +127,51 @@ impl Pricing<'_> {
         new: &View,
         enough: f64,
     ) -> Option<f64> {
-        let all: usize = problem.source.shape().elements();
-        if all == 0 {
+        let named: f64 = problem.splits.iter().map(|split| split.extent as f64).product();
+        if self.bytes == 0.0 || named == 0.0 {
             return Some(0.0);
         }
-        let changed = changed(problem, old, new);
+        let all = 0..problem.splits.len();
+        let changed = |split: &usize| differs(problem, old, new, *split);
         // Tensor axes that do not change multiply what the others receive; their largest piece is independent of those.
-        let mut rest = 1.0;
-        for (axis, extent) in problem.source.shape().iter().enumerate() {
-            match problem.splits.iter().position(|split| split.axis == axis) {
-                None => rest *= *extent as f64,
-                Some(split) if !changed.contains(&split) => rest *= problem.held_of(new, split) as f64,
-                Some(_) => {}
-            }
+        let same: f64 = all
+            .clone()
+            .filter(|split| !changed(split))
+            .map(|split| problem.held_of(new, split) as f64)
+            .product();
+        let each = self.bytes / named * same;
+        let changes = all.filter(changed).map(|split| Change::of(problem, old, new, split));
+        // Whoever is last in the old cut and first in the new one most likely receives most.
+        let (sizes, left) = (&problem.sizes, old.sharded.minus(new.sharded));
+        let (gets, has) = changes.clone().fold((1, 1), |(gets, has), change| {
+            let (all, kept) = change.gets_and_has(
+                sizes,
+                change.from.last_along(sizes, left),
+                change.to.last_along(sizes, left),
+            );
+            (gets * all, has * kept)
+        });
+        if (gets - has) as f64 * each >= enough {
+            return None;
         }
-        rest *= self.bytes / all as f64;
-        received_by_coordinates(problem, old, new, &changed, enough / rest).map(|received| rest * received)
+        let mut most = Most { sizes, changes: changes.collect(), enough: enough / each, so_far: 0 };
+        most.received().map(|received| each * received as f64)
     }
 }
 
-/// The tensor axes whose ranges differ.
-fn changed(problem: &Problem<'_>, old: &View, new: &View) -> SmallVec<[usize; 4]> {
-    let differs = |split: &usize| {
-        old.splits.get(*split) != new.splits.get(*split)
-            || match (problem.custom(old, *split), problem.custom(new, *split)) {
-                (None, None) => false,
-                (Some(a), Some(b)) => !std::ptr::eq(a.interned, b.interned),
-                _ => true,
-            }
-    };
-    (0..problem.splits.len()).filter(differs).collect()
+/// Whether the ranges of a tensor axis differ.
+fn differs(problem: &Problem<'_>, old: &View, new: &View, split: usize) -> bool {
+    old.splits.get(split) != new.splits.get(split)
+        || match (problem.custom(old, split), problem.custom(new, split)) {
+            (None, None) => false,
+            (Some(a), Some(b)) => !std::ptr::eq(a.interned, b.interned),
+            _ => true,
+        }
 }
 
 /// How one tensor axis is split before or after.
 struct Side {
     axes: AxisSet,
-    ways: usize,
-    extent: usize,
     /// The size of the smaller parts of a balanced split, and how many are larger.
     size: usize,
     larger: usize,
@@ -171,18 +179,10 @@ struct Side {
 }
 
 impl Side {
-    fn of(problem: &Problem<'_>, view: &View, split: usize) -> Self {
+    fn of(problem: &Problem<'_>, view: &View, split: usize, extent: usize) -> Self {
         let axes = view.splits.get(split);
-        let (ways, extent) =
-            (problem.sizes.ways(axes), problem.splits.get(split).map_or(0, |split| split.extent));
-        Self {
-            axes,
-            ways,
-            extent,
-            size: extent / ways,
-            larger: extent % ways,
-            custom: problem.custom(view, split),
-        }
+        let ways = problem.sizes.ways(axes);
+        Self { axes, size: extent / ways, larger: extent % ways, custom: problem.custom(view, split) }
     }
 
     /// A part of a balanced split, as [`crate::split::balanced`] cuts it but without a division.
@@ -191,11 +191,10 @@ impl Side {
         start..start + self.size + usize::from(part < self.larger)
     }
 
-    fn ranges(&self, part: usize) -> Ranges {
-        match self.custom {
-            Some(custom) => custom.interned.placement().ranges(self.extent, self.ways, part),
-            None => smallvec![self.range(part)],
-        }
+    /// The number of the part that a device has which is last along these mesh axes and first along others.
+    fn last_along(&self, sizes: &Sizes, axes: AxisSet) -> usize {
+        let along = self.axes.and(axes);
+        along.iter().map(|axis| (sizes.get(axis) - 1) * sizes.ways(self.axes.after(axis))).sum()
     }
 
     /// The coordinate on a mesh axis of the first part that is smaller than the first: there the sizes change.
@@ -204,67 +203,47 @@ impl Side {
     }
 }
 
-/// The most elements of the changed tensor axes that a device gets and does not have; `None` if not below `enough`.
-///
-/// Only coordinates on mesh axes that split one of them matter, and of those only a few. In the balanced split all
-/// starts and ends are affine in the coordinates but for one bend, at part number `extent % ways`, so that the bends cut
-/// the coordinates in boxes whose bounds are 0, the last, and the digits of that number or their neighbours. In such a
-/// box the sizes of the new shards are constant and the common part of one tensor axis is concave where it is not
-/// empty; the product of several is log-concave and has its least value at a corner of the box.
-fn received_by_coordinates(
-    problem: &Problem<'_>,
-    old: &View,
-    new: &View,
-    changed: &[usize],
-    enough: f64,
-) -> Option<f64> {
-    let sizes = &problem.sizes;
-    let sides: SmallVec<[(Side, Side); 2]> = changed
-        .iter()
-        .map(|split| (Side::of(problem, old, *split), Side::of(problem, new, *split)))
-        .collect();
-    let both = || sides.iter().flat_map(|(from, to)| [from, to]);
-    // Whoever is last in the old cut and first in the new one most likely receives most.
-    let cut = |axes: fn(&(Side, Side)) -> AxisSet| sides.iter().map(axes).fold(AxisSet::EMPTY, AxisSet::or);
-    let ends = cut(|(from, _)| from.axes).minus(cut(|(_, to)| to.axes));
-    let part = |side: &Side| ends.and(side.axes).iter().map(|axis| (sizes.get(axis) - 1) * sizes.ways(side.axes.after(axis))).sum();
-    let parts = sides.iter().map(|(from, to)| (part(from), part(to))).collect();
-    let mut most = Most { sizes, sides: &sides, enough, parts, so_far: 0 };
-    if !most.count() {
-        return None;
-    }
-    let relevant = both().fold(AxisSet::EMPTY, |all, side| all.or(side.axes));
-    let mut corners = Corners::default();
-    let mut combinations = 1_usize;
-    for axis in relevant.iter() {
-        let size = sizes.get(axis);
-        let first = corners.at.len();
-        let any_order = both().any(|side| side.custom.is_some() && side.axes.contains(axis));
-        if size <= 2 || any_order {
-            // All of them; the product is checked below before anything is counted.
-            if size > MAX_COORDINATES {
-                return Some(largest(problem, new, changed));
-            }
-            corners.at.extend(0..size);
-        } else {
-            let mut at: SmallVec<[usize; 16]> = smallvec![0, size - 1];
-            // A split without a remainder has no bend.
-            for side in both().filter(|side| side.axes.contains(axis) && side.larger != 0) {
-                let turn = side.turn(sizes, axis);
-                at.extend([turn.saturating_sub(1), turn, (turn + 1).min(size - 1)]);
-            }
-            at.sort_unstable();
-            at.dedup();
-            corners.at.extend_from_slice(&at);
+/// A tensor axis whose ranges change.
+struct Change {
+    extent: usize,
+    from: Side,
+    to: Side,
+    /// The number of the old and of the new part of a device, as far as mesh axes have been gone through.
+    old: usize,
+    new: usize,
+}
+
+impl Change {
+    fn of(problem: &Problem<'_>, old: &View, new: &View, split: usize) -> Self {
+        let extent = problem.splits.get(split).map_or(0, |split| split.extent);
+        Self {
+            extent,
+            from: Side::of(problem, old, split, extent),
+            to: Side::of(problem, new, split, extent),
+            old: 0,
+            new: 0,
         }
-        combinations = combinations.saturating_mul(corners.at.len() - first);
-        corners.axes.push((axis, first..corners.at.len()));
     }
-    if combinations > MAX_COORDINATES {
-        return Some(largest(problem, new, changed));
+
+    /// How many indices a device has afterwards, and how many of them it had, by the numbers of its parts.
+    fn gets_and_has(&self, sizes: &Sizes, old: usize, new: usize) -> (usize, usize) {
+        if self.from.custom.is_some() || self.to.custom.is_some() {
+            let ranges = |side: &Side, part| match side.custom {
+                Some(custom) => custom.interned.placement().ranges(self.extent, sizes.ways(side.axes), part),
+                None => smallvec![side.range(part)],
+            };
+            let (old, new): (Ranges, Ranges) = (ranges(&self.from, old), ranges(&self.to, new));
+            return (total(&new), common(&old, &new));
+        }
+        let (old, new) = (self.from.range(old), self.to.range(new));
+        (new.len(), old.end.min(new.end).saturating_sub(old.start.max(new.start)))
     }
-    most.parts.fill((0, 0));
-    most.from(&corners, 0).then_some(most.so_far as f64)
+
+    /// The size of the largest part afterwards.
+    fn most(&self) -> usize {
+        let Side { size, larger, custom, .. } = &self.to;
+        custom.map_or(size + usize::from(*larger > 0), |custom| custom.most)
+    }
 }
 
 /// Coordinates that are looked at.
@@ -275,17 +254,63 @@ struct Corners {
     at: SmallVec<[usize; 24]>,
 }
 
-/// The most elements that a device gets and does not have.
+/// The most elements of the changed tensor axes that a device gets and does not have.
+///
+/// Only coordinates on mesh axes that split one of them matter, and of those only a few. In the balanced split all
+/// starts and ends are affine in the coordinates but for one bend, at part number `extent % ways`, so that the bends cut
+/// the coordinates in boxes whose bounds are 0, the last, and the digits of that number or their neighbours. In such a
+/// box the sizes of the new shards are constant and the common part of one tensor axis is concave where it is not
+/// empty; the product of several is log-concave and has its least value at a corner of the box.
 struct Most<'a> {
     sizes: &'a Sizes,
-    sides: &'a [(Side, Side)],
+    changes: SmallVec<[Change; 3]>,
     enough: f64,
-    /// The number of the old and of the new part of a device, by tensor axis; as far as mesh axes have been gone through.
-    parts: SmallVec<[(usize, usize); 2]>,
     so_far: usize,
 }
 
 impl Most<'_> {
+    /// `None`, and sooner, if it is not below `enough`.
+    fn received(&mut self) -> Option<usize> {
+        match self.corners() {
+            Some(corners) => self.from(&corners, 0).then_some(self.so_far),
+            None => Some(self.changes.iter().map(Change::most).product()),
+        }
+    }
+
+    /// `None` if there are too many.
+    fn corners(&self) -> Option<Corners> {
+        let sizes = self.sizes;
+        let both = || self.changes.iter().flat_map(|change| [&change.from, &change.to]);
+        let axes = both().fold(AxisSet::EMPTY, |all, side| all.or(side.axes));
+        let mut corners = Corners::default();
+        let mut combinations = 1_usize;
+        for axis in axes.iter() {
+            let size = sizes.get(axis);
+            let first = corners.at.len();
+            let any_order = both().any(|side| side.custom.is_some() && side.axes.contains(axis));
+            if size <= 2 || any_order {
+                // All of them, unless that is too many.
+                if size > MAX_COORDINATES {
+                    return None;
+                }
+                corners.at.extend(0..size);
+            } else {
+                let mut at: SmallVec<[usize; 16]> = smallvec![0, size - 1];
+                // A split without a remainder has no bend.
+                for side in both().filter(|side| side.axes.contains(axis) && side.larger != 0) {
+                    let turn = side.turn(sizes, axis);
+                    at.extend([turn.saturating_sub(1), turn, (turn + 1).min(size - 1)]);
+                }
+                at.sort_unstable();
+                at.dedup();
+                corners.at.extend_from_slice(&at);
+            }
+            combinations = combinations.saturating_mul(corners.at.len() - first);
+            corners.axes.push((axis, first..corners.at.len()));
+        }
+        (combinations <= MAX_COORDINATES).then_some(corners)
+    }
+
     /// Goes through the coordinates on the mesh axes from number `level` on; false, and sooner, if there is enough.
     fn from(&mut self, corners: &Corners, level: usize) -> bool {
         let Some((axis, span)) = corners.axes.get(level) else { return self.count() };
@@ -302,7 +327,7 @@ impl Most<'_> {
 
     /// Goes so many coordinates on along a mesh axis.
     fn turn(&mut self, axis: usize, by: usize) {
-        for ((old, new), (from, to)) in self.parts.iter_mut().zip(self.sides) {
+        for Change { from, to, old, new, .. } in &mut self.changes {
             for (part, side) in [(old, from), (new, to)] {
                 if side.axes.contains(axis) {
                     let below = self.sizes.ways(side.axes.after(axis));
@@ -314,29 +339,14 @@ impl Most<'_> {
 
     fn count(&mut self) -> bool {
         let (mut gets, mut has) = (1, 1);
-        for ((from, to), (old, new)) in self.sides.iter().zip(&self.parts) {
-            let (all, kept) = gets_and_has(from, to, *old, *new);
+        for change in &self.changes {
+            let (all, kept) = change.gets_and_has(self.sizes, change.old, change.new);
             gets *= all;
             has *= kept;
         }
         self.so_far = self.so_far.max(gets - has);
         (self.so_far as f64) < self.enough
     }
-}
-
-/// How many indices of one tensor axis a device has afterwards, and how many of them it had.
-fn gets_and_has(from: &Side, to: &Side, old: usize, new: usize) -> (usize, usize) {
-    if from.custom.is_some() || to.custom.is_some() {
-        let (old, new) = (from.ranges(old), to.ranges(new));
-        return (total(&new), common(&old, &new));
-    }
-    let (old, new) = (from.range(old), to.range(new));
-    (new.len(), old.end.min(new.end).saturating_sub(old.start.max(new.start)))
-}
-
-/// At most this is received.
-fn largest(problem: &Problem<'_>, new: &View, changed: &[usize]) -> f64 {
-    changed.iter().map(|split| problem.held_of(new, *split) as f64).product()
 }
 
 #[cfg(test)]

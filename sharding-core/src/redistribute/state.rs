@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 pub(super) struct Foreign {
     pub(super) interned: &'static Interned,
     /// The most indices that a device holds.
-    most: usize,
+    pub(super) most: usize,
 }
 
 impl Foreign {
@@ -597,7 +597,9 @@ impl<'a> Problem<'a> {
 
     /// Whether these are the last mesh axes of each tensor axis that they split: only those can stop to.
     pub(super) fn are_last(&self, view: &View, axes: AxisSet) -> bool {
-        (0..self.splits.len()).map(|split| view.splits.get(split)).all(|set| set.minus(axes).is_prefix_of(set))
+        (0..self.splits.len())
+            .map(|split| view.splits.get(split))
+            .all(|set| set.minus(axes).is_prefix_of(set))
     }
 
     /// Whether the new indices of every device lie inside what the devices along `group` held together.
