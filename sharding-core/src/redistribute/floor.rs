@@ -65,14 +65,6 @@ impl<'a> Floor<'a> {
         largest * share / parts
     }
 
-    /// Whether an exchange of ranges may cost less: at least it costs what devices hold afterwards and did not hold before.
-    pub(super) fn exchange_below(&self, old: &View, new: &View, enough: f64) -> bool {
-        // Along the mesh axes that no longer split, devices held different pieces of what all of them hold afterwards.
-        let joined = self.problem.sizes.ways(old.sharded.minus(new.sharded)) as f64;
-        let piece = self.piece(new.sharded);
-        piece * (1.0 - 1.0 / joined) < enough && piece - self.common(old, new) < enough
-    }
-
     /// What any all_to_all costs and what is still to be paid after it, at least: it leaves devices as much as they held.
     pub(super) fn with_all_to_all(&self, view: &View) -> f64 {
         self.piece(view.sharded) / 2.0 + self.rest(view, self.grown(view))

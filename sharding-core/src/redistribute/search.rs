@@ -475,7 +475,6 @@ impl<'a> Search<'a> {
             || axes.is_within(choices.local_slice.or(choices.slice_aside))
                 && problem.within(view, &next, AxisSet::EMPTY);
         if !by_collective
-            && self.floor.as_ref().is_none_or(|floor| floor.exchange_below(view, &next, enough))
             && self.allowed(at, to, &next, StepKind::Permute, axes)
         {
             self.exchange(at, to, view, &next, axes);
