@@ -3,7 +3,7 @@
 use super::axis_set::{AxisSet, Sizes};
 use super::mesh_move;
 use super::overlap::{common, total};
-use super::state::{Foreign, Problem, View};
+use super::state::{Foreign, Problem, Split, View};
 use crate::backend::{Step, StepKind};
 use crate::placement::Ranges;
 use crate::plan::{CostModel, CostUnit, StepQuery, VolumeCost};
@@ -26,7 +26,7 @@ impl Step {
             StepKind::Move => mesh_move::received(source, target),
             StepKind::Permute => {
                 let problem = Problem::new(source, target);
-                let pricing = Pricing { cost, bytes: source.bytes() as f64 };
+                let pricing = Pricing::new(&problem, cost);
                 pricing.received(&problem, &problem.view(problem.start), &problem.view(problem.goal))
             }
             _ => 0.0,
@@ -84,10 +84,18 @@ pub(super) fn checked(kind: StepKind, price: f64) -> Result<()> {
 /// Prices steps on meshes of one shape.
 pub(super) struct Pricing<'a> {
     pub(super) cost: &'a dyn CostModel,
-    pub(super) bytes: f64,
+    bytes: f64,
+    /// Bytes of an element of the tensor axes that any placement names.
+    unit: f64,
 }
 
-impl Pricing<'_> {
+impl<'a> Pricing<'a> {
+    pub(super) fn new(problem: &Problem<'_>, cost: &'a dyn CostModel) -> Self {
+        let bytes = problem.source.bytes() as f64;
+        let named: f64 = problem.splits.iter().map(|split| split.extent as f64).product();
+        Self { cost, bytes, unit: if named > 0.0 { bytes / named } else { 0.0 } }
+    }
+
     /// The price of a step of `kind` over `group` from a state; `received` counts for permutations and moves.
     pub(super) fn step(
         &self,
@@ -127,36 +135,51 @@ impl Pricing<'_> {
         new: &View,
         enough: f64,
     ) -> Option<f64> {
-        let named: f64 = problem.splits.iter().map(|split| split.extent as f64).product();
-        if self.bytes == 0.0 || named == 0.0 {
+        if self.unit == 0.0 {
             return Some(0.0);
         }
-        let all = 0..problem.splits.len();
-        let changed = |split: &usize| differs(problem, old, new, *split);
-        // Tensor axes that do not change multiply what the others receive; their largest piece is independent of those.
-        let same: f64 = all
-            .clone()
-            .filter(|split| !changed(split))
-            .map(|split| problem.held_of(new, split) as f64)
-            .product();
-        let each = self.bytes / named * same;
-        let changes = all.filter(changed).map(|split| Change::of(problem, old, new, split));
-        // Whoever is last in the old cut and first in the new one most likely receives most.
-        let (sizes, left) = (&problem.sizes, old.sharded.minus(new.sharded));
-        let (gets, has) = changes.clone().fold((1, 1), |(gets, has), change| {
-            let (all, kept) = change.gets_and_has(
-                sizes,
-                change.from.last_along(sizes, left),
-                change.to.last_along(sizes, left),
-            );
-            (gets * all, has * kept)
-        });
-        if (gets - has) as f64 * each >= enough {
+        if !problem.any_custom() && self.unit * received_by_one(problem, old, new) as f64 >= enough {
             return None;
         }
-        let mut most = Most { sizes, changes: changes.collect(), enough: enough / each, so_far: 0 };
+        // Tensor axes that do not change multiply what the others receive; their largest piece is independent of those.
+        let mut each = self.unit;
+        let mut changes = SmallVec::new();
+        for split in 0..problem.splits.len() {
+            if differs(problem, old, new, split) {
+                changes.push(Change::of(problem, old, new, split));
+            } else {
+                each *= problem.held_of(new, split) as f64;
+            }
+        }
+        let mut most = Most { sizes: &problem.sizes, changes, enough: enough / each, so_far: 0 };
         most.received().map(|received| each * received as f64)
     }
+}
+
+/// The elements that one device gets and does not have, by balanced splits: one that is last along the mesh axes that stop to
+/// split and along those that split a later tensor axis than before. Often none gets more, and this one is found at once.
+fn received_by_one(problem: &Problem<'_>, old: &View, new: &View) -> usize {
+    let sizes = &problem.sizes;
+    let mut last = old.sharded.minus(new.sharded);
+    let mut before = AxisSet::EMPTY;
+    for split in 0..problem.splits.len() {
+        last = last.or(before.and(new.splits.get(split)));
+        before = before.or(old.splits.get(split));
+    }
+    let range = |extent: usize, axes: AxisSet| {
+        let (ways, along) = (sizes.ways(axes), axes.and(last));
+        let part: usize = along.iter().map(|axis| (sizes.get(axis) - 1) * sizes.ways(axes.after(axis))).sum();
+        let (size, larger) = (extent / ways, extent % ways);
+        let start = part * size + part.min(larger);
+        (start, start + size + usize::from(part < larger))
+    };
+    let (mut gets, mut has) = (1, 1);
+    for (split, Split { extent, .. }) in problem.splits.iter().enumerate() {
+        let (from, to) = (range(*extent, old.splits.get(split)), range(*extent, new.splits.get(split)));
+        gets *= to.1 - to.0;
+        has *= from.1.min(to.1).saturating_sub(from.0.max(to.0));
+    }
+    gets - has
 }
 
 /// Whether the ranges of a tensor axis differ.
@@ -189,12 +212,6 @@ impl Side {
     fn range(&self, part: usize) -> Range<usize> {
         let start = part * self.size + part.min(self.larger);
         start..start + self.size + usize::from(part < self.larger)
-    }
-
-    /// The number of the part that a device has which is last along these mesh axes and first along others.
-    fn last_along(&self, sizes: &Sizes, axes: AxisSet) -> usize {
-        let along = self.axes.and(axes);
-        along.iter().map(|axis| (sizes.get(axis) - 1) * sizes.ways(self.axes.after(axis))).sum()
     }
 
     /// The coordinate on a mesh axis of the first part that is smaller than the first: there the sizes change.
@@ -365,7 +382,7 @@ mod tests {
         };
         let (source, target) = (lay(from), lay(to));
         let problem = Problem::new(&source, &target);
-        let pricing = Pricing { cost: &VolumeCost, bytes: source.bytes() as f64 };
+        let pricing = Pricing::new(&problem, &VolumeCost);
         let received = pricing.received(&problem, &problem.view(problem.start), &problem.view(problem.goal));
         let one = |position| {
             let (old, new) = (source.region(position), target.region(position));

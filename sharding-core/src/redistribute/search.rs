@@ -53,7 +53,7 @@ pub(super) fn cheapest(
     }
     // The yardstick moves nothing to another mesh.
     let measured = cost.key() == VolumeCost.key() && source.mesh() == target.mesh();
-    let pricing = Pricing { cost, bytes: source.bytes() as f64 };
+    let pricing = Pricing::new(&problem, cost);
     let most = if measured { reference::price(&problem, &pricing) } else { None };
     let most = most.map_or(f64::INFINITY, |most| most * (1.0 + 1e-9));
     match Search::new(&problem, cost, problem.limit, most).path()? {
@@ -137,7 +137,7 @@ fn at_once(problem: &Problem<'_>, cost: &dyn CostModel) -> Option<Hop> {
     if !legal || next.code != problem.goal || !problem.is_mapping(&next) {
         return None;
     }
-    let pricing = Pricing { cost, bytes: problem.source.bytes() as f64 };
+    let pricing = Pricing::new(problem, cost);
     let price = pricing.step(problem, problem.source.mesh(), kind, &view, all, 0.0);
     // What is no price the search refuses, and what must not be done it goes around.
     if !(price.is_finite() && price >= 0.0) {
@@ -229,7 +229,7 @@ impl<'a> Search<'a> {
         let step_key = tie(problem, cost, bytes);
         let mut search = Self {
             problem,
-            pricing: Pricing { cost, bytes },
+            pricing: Pricing::new(problem, cost),
             floor: if known { Floor::new(problem, bytes) } else { None },
             limit,
             layer,
@@ -474,9 +474,7 @@ impl<'a> Search<'a> {
             && problem.within(view, &next, axes)
             || axes.is_within(choices.local_slice.or(choices.slice_aside))
                 && problem.within(view, &next, AxisSet::EMPTY);
-        if !by_collective
-            && self.allowed(at, to, &next, StepKind::Permute, axes)
-        {
+        if !by_collective && self.allowed(at, to, &next, StepKind::Permute, axes) {
             self.exchange(at, to, view, &next, axes);
         }
     }
