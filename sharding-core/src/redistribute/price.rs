@@ -138,8 +138,14 @@ impl<'a> Pricing<'a> {
         if self.unit == 0.0 {
             return Some(0.0);
         }
-        if !problem.any_custom() && self.unit * received_by_one(problem, old, new) as f64 >= enough {
-            return None;
+        if !problem.any_custom() {
+            let likely = likely_most(problem, old, new);
+            if likely
+                .into_iter()
+                .any(|last| self.unit * received_by(problem, old, new, last) as f64 >= enough)
+            {
+                return None;
+            }
         }
         // Tensor axes that do not change multiply what the others receive; their largest piece is independent of those.
         let mut each = self.unit;
@@ -156,16 +162,24 @@ impl<'a> Pricing<'a> {
     }
 }
 
-/// The elements that one device gets and does not have, by balanced splits: one that is last along the mesh axes that stop to
-/// split and along those that split a later tensor axis than before. Often none gets more, and this one is found at once.
-fn received_by_one(problem: &Problem<'_>, old: &View, new: &View) -> usize {
-    let sizes = &problem.sizes;
-    let mut last = old.sharded.minus(new.sharded);
-    let mut before = AxisSet::EMPTY;
+/// Devices of which often one gets more than all others, by the mesh axes along which they are last: those that stop to split,
+/// with those that split a later tensor axis than before, and with those that go on to split what they do.
+fn likely_most(problem: &Problem<'_>, old: &View, new: &View) -> [AxisSet; 2] {
+    let (mut before, mut later, mut same) = (AxisSet::EMPTY, AxisSet::EMPTY, AxisSet::EMPTY);
     for split in 0..problem.splits.len() {
-        last = last.or(before.and(new.splits.get(split)));
-        before = before.or(old.splits.get(split));
+        let (from, to) = (old.splits.get(split), new.splits.get(split));
+        later = later.or(before.and(to));
+        same = same.or(from.and(to));
+        before = before.or(from);
     }
+    let left = old.sharded.minus(new.sharded);
+    [left.or(later), left.or(same)]
+}
+
+/// The elements that the device gets and does not have which is last along some mesh axes and first along the others, by
+/// balanced splits.
+fn received_by(problem: &Problem<'_>, old: &View, new: &View, last: AxisSet) -> usize {
+    let sizes = &problem.sizes;
     let range = |extent: usize, axes: AxisSet| {
         let (ways, along) = (sizes.ways(axes), axes.and(last));
         let part: usize = along.iter().map(|axis| (sizes.get(axis) - 1) * sizes.ways(axes.after(axis))).sum();
