@@ -169,6 +169,8 @@ pub(super) struct Problem<'a> {
     bits: [u16; MAX_MESH_AXES],
     /// The code after all have gone somewhere, by [`Toward`].
     gone: [u16; 4],
+    /// The mesh axes whose parts are combined on the way.
+    combined: AxisSet,
     /// Custom placements that stay, by mesh axis.
     customs: SmallVec<[(usize, Foreign); 1]>,
     any_custom: bool,
@@ -210,6 +212,7 @@ impl<'a> Problem<'a> {
             pinned: Splits::default(),
             bits: [0; MAX_MESH_AXES],
             gone: [0; 4],
+            combined: AxisSet::EMPTY,
             customs: SmallVec::new(),
             any_custom: false,
             source_op: source.places().iter().find_map(|place| place.reduce_op()),
@@ -329,6 +332,7 @@ impl<'a> Problem<'a> {
     }
 
     fn plan_codes(&mut self) {
+        self.combined = self.partial_at(Station::Source);
         for (index, mover) in self.movers.iter_mut().enumerate() {
             for (splits, slot) in mover.splits.iter_mut().zip(mover.slots) {
                 if let Slot::Local { split, .. } = slot {
@@ -406,19 +410,18 @@ impl<'a> Problem<'a> {
 
     /// The mesh axes whose parts are still to be combined.
     pub(super) fn parts(&self, code: Code) -> AxisSet {
-        self.at(|index, mover| {
-            code.station(index) == Station::Source && matches!(mover.slot(Station::Source), Slot::Partial(_))
-        })
+        let is_left = |axis: &usize| self.bits.get(*axis).is_some_and(|bits| code.0 & bits == 0);
+        self.combined.iter().filter(is_left).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)))
     }
 
     /// The mesh axes that come to be Partial.
     pub(super) fn kept(&self) -> AxisSet {
-        self.at(|_, mover| matches!(mover.slot(Station::Target), Slot::Partial(_)))
+        self.partial_at(Station::Target)
     }
 
-    fn at(&self, which: impl Fn(usize, &Mover) -> bool) -> AxisSet {
-        let movers = self.movers.iter().enumerate().filter(|(index, mover)| which(*index, mover));
-        movers.fold(AxisSet::EMPTY, |all, (_, mover)| all.or(AxisSet::of(mover.axis)))
+    fn partial_at(&self, station: Station) -> AxisSet {
+        let movers = self.movers.iter().filter(|mover| matches!(mover.slot(station), Slot::Partial(_)));
+        movers.fold(AxisSet::EMPTY, |all, mover| all.or(AxisSet::of(mover.axis)))
     }
 
     /// What can change from here.
