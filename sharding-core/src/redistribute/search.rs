@@ -165,7 +165,7 @@ fn tie(problem: &Problem<'_>, cost: &dyn CostModel, bytes: f64) -> f64 {
 
 #[derive(Clone, Copy)]
 struct Node {
-    /// Price so far, and a little for every step; where nothing led here yet the greatest that is looked for.
+    /// Price so far, and a little for every step.
     key: f64,
     cost: f64,
     from: u32,
@@ -178,12 +178,21 @@ struct Node {
     floor: Option<f64>,
 }
 
-/// A step that is forbidden for now.
-struct Stopped {
+/// A state that steps are taken from.
+struct Here {
+    at: u32,
+    view: View,
+    key: f64,
+    /// The key that a free step leads to.
+    least: f64,
+}
+
+/// A step; of a permutation the mesh axes that change.
+#[derive(Clone, Copy)]
+struct Edge {
     at: u32,
     to: u32,
     kind: StepKind,
-    /// Its mesh axes; of a permutation those that change.
     axes: AxisSet,
 }
 
@@ -197,13 +206,16 @@ struct Search<'a> {
     /// The number of states on one mesh: a power of two.
     layer: u32,
     other_mesh: bool,
+    goal: u32,
+    /// The key at the goal; before it is reached the greatest that is looked for.
+    most: f64,
     nodes: Vec<Node>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     /// Steps that the limit forbade.
-    stopped: Vec<(f64, Stopped)>,
+    stopped: Vec<(f64, Edge)>,
     /// Whether parts have to be combined in the tree of all at once, and the steps that would not.
     ordered: bool,
-    disordered: Vec<Stopped>,
+    disordered: Vec<Edge>,
     /// What is wrong with a price of the model.
     wrong: Option<Error>,
     /// Added per step, so that of equal prices the shorter path wins whatever the rounding.
@@ -234,6 +246,9 @@ impl<'a> Search<'a> {
             limit,
             layer,
             other_mesh,
+            goal: u32::from(problem.goal.0) + if other_mesh { layer } else { 0 },
+            // Paths have few steps.
+            most: most + 64.0 * step_key,
             nodes: vec![unknown; layer as usize * (1 + usize::from(other_mesh))],
             heap: BinaryHeap::with_capacity(64),
             stopped: Vec::new(),
@@ -242,11 +257,6 @@ impl<'a> Search<'a> {
             wrong: None,
             step_key,
         };
-        // Before the goal is reached its key is the greatest that is looked for: paths have few steps.
-        let goal = search.goal() as usize;
-        if let Some(node) = search.nodes.get_mut(goal) {
-            node.key = most + 64.0 * step_key;
-        }
         let start = u32::from(problem.start.0);
         if let Some(node) = search.nodes.get_mut(start as usize) {
             (node.key, node.cost) = (0.0, 0.0);
@@ -287,21 +297,17 @@ impl<'a> Search<'a> {
         self.resume(allowed.into_iter());
     }
 
-    fn resume(&mut self, allowed: impl Iterator<Item = Stopped>) {
-        for Stopped { at, to, kind, axes } in allowed {
-            let [view, next] = [at, to].map(|state| self.problem.view(self.code(state)));
-            match kind {
-                StepKind::Permute => self.exchange(at, to, &view, &next, axes),
+    fn resume(&mut self, allowed: impl Iterator<Item = Edge>) {
+        for edge in allowed {
+            let (here, next) = (self.here(edge.at), self.view(edge.to));
+            match edge.kind {
+                StepKind::Permute => self.exchange(&here, edge, &next),
                 _ => {
-                    let price = self.price(at, &view, kind, axes, 0.0);
-                    self.relax(at, &view, &next, kind, axes, price);
+                    let price = self.price(&here, edge.kind, edge.axes, 0.0);
+                    self.relax(&here, edge, &next, price);
                 }
             }
         }
-    }
-
-    fn goal(&self) -> u32 {
-        u32::from(self.problem.goal.0) + if self.other_mesh { self.layer } else { 0 }
     }
 
     /// The state of a number, on either mesh.
@@ -309,19 +315,27 @@ impl<'a> Search<'a> {
         Code((at & (self.layer - 1)) as u16)
     }
 
+    fn view(&self, at: u32) -> View {
+        self.problem.view(self.code(at))
+    }
+
+    fn here(&self, at: u32) -> Here {
+        let key = self.key(at);
+        Here { at, view: self.view(at), key, least: key + self.step_key }
+    }
+
     fn mesh(&self, arrived: bool) -> &'a DeviceMesh {
         if arrived { self.problem.target.mesh() } else { self.problem.source.mesh() }
     }
 
     fn run(&mut self) -> Result<()> {
-        let goal = self.goal();
         while let Some(Reverse((_, at))) = self.heap.pop() {
             let Some(node) = self.nodes.get_mut(at as usize) else { continue };
             if node.done {
                 continue;
             }
             node.done = true;
-            if at == goal {
+            if at == self.goal {
                 return Ok(());
             }
             self.expand(at)?;
@@ -333,86 +347,84 @@ impl<'a> Search<'a> {
     }
 
     fn expand(&mut self, at: u32) -> Result<()> {
-        let (arrived, code) = (at >= self.layer, self.code(at));
         let problem = self.problem;
-        let view = problem.view(code);
-        let choices = problem.choices(&view);
-        self.exchanges(at, &view, &choices);
+        let here = &self.here(at);
+        let view = &here.view;
+        let choices = problem.choices(view);
+        self.exchanges(here, &choices);
         let (to, whole, aside) = (Toward::Target, Toward::Whole, Toward::Detour);
         let any = |_| true;
-        let last = |axes| problem.are_last(&view, axes);
-        let inside = |next: &View, _| problem.within(&view, next, AxisSet::EMPTY);
+        let last = |axes| problem.are_last(view, axes);
+        let inside = |next: &View, _| problem.within(view, next, AxisSet::EMPTY);
         if let Some(kind) = problem.reducing(StepKind::ReduceScatter) {
-            self.steps(at, &view, choices.reduce_scatter, to, kind, any, inside);
+            self.steps(here, kind, choices.reduce_scatter, to, any, inside);
         }
-        self.steps(at, &view, choices.slice_aside, aside, StepKind::LocalSlice, any, inside);
-        self.scatters(at, &view, &choices);
+        self.steps(here, StepKind::LocalSlice, choices.slice_aside, aside, any, inside);
+        self.scatters(here, &choices);
         if let Some(kind) = problem.reducing(StepKind::AllReduce) {
-            self.steps(at, &view, choices.all_reduce, whole, kind, any, |_, _| true);
+            self.steps(here, kind, choices.all_reduce, whole, any, |_, _| true);
         }
-        self.steps(at, &view, choices.local_slice, to, StepKind::LocalSlice, any, inside);
-        let spare = self.key(self.goal()) - self.key(at) - self.step_key;
-        let piece = self.floor.as_ref().map_or(0.0, |floor| floor.piece(view.sharded));
+        self.steps(here, StepKind::LocalSlice, choices.local_slice, to, any, inside);
+        let (spare, piece) = (self.most - here.least, self.piece(view));
         let joined = |axes| spare > piece * (problem.sizes.ways(axes) - 1) as f64 && last(axes);
-        self.steps(at, &view, choices.all_gather, whole, StepKind::AllGather, joined, |next, axes| {
-            problem.within(&view, next, axes)
+        self.steps(here, StepKind::AllGather, choices.all_gather, whole, joined, |next, axes| {
+            problem.within(view, next, axes)
         });
         // A copy that all hold is given up last; a split may make way before.
         let at_end = problem.is_wide() || choices.keep_one_copy == choices.open;
         let kept = if at_end { choices.keep_one_copy } else { choices.keep_one_copy.and(view.sharded) };
         if let Some(op) = problem.target_op {
-            self.steps(at, &view, kept, to, StepKind::KeepOneCopy(op), last, |next, _| {
-                problem.within(next, &view, AxisSet::EMPTY)
+            self.steps(here, StepKind::KeepOneCopy(op), kept, to, last, |next, _| {
+                problem.within(next, view, AxisSet::EMPTY)
             });
         }
         // What each receives is counted, which takes long; so last, where it is known what others cost.
         for axes in problem.permutes(&choices) {
-            self.permute(at, &view, &choices, axes, Toward::Ranges);
+            self.permute(here, &choices, axes, Toward::Ranges);
         }
         for axis in choices.permute_aside.iter().filter(|_| problem.is_wide()) {
-            self.permute(at, &view, &choices, AxisSet::of(axis), Toward::Detour);
+            self.permute(here, &choices, AxisSet::of(axis), Toward::Detour);
         }
-        if self.other_mesh && !arrived { self.cross(at, &view) } else { Ok(()) }
+        if self.other_mesh && at < self.layer { self.cross(here) } else { Ok(()) }
     }
 
     /// The steps of one kind that take some of `axes` somewhere: of those that `could` be legal those that are.
-    #[expect(clippy::too_many_arguments, reason = "what a kind of step is")]
     fn steps(
         &mut self,
-        at: u32,
-        view: &View,
+        here: &Here,
+        kind: StepKind,
         axes: AxisSet,
         toward: Toward,
-        kind: StepKind,
         could: impl Fn(AxisSet) -> bool,
         legal: impl Fn(&View, AxisSet) -> bool,
     ) {
         for axes in axes.subsets().filter(|axes| could(*axes)) {
-            let to = self.beside(at, self.problem.code_after(view.code, axes, toward));
-            let spare = self.spare(at, to);
+            let to = self.beside(here, self.problem.code_after(here.view.code, axes, toward));
+            let spare = self.spare(here, to);
             if spare <= 0.0 {
                 continue;
             }
-            let price = self.price(at, view, kind, axes, 0.0);
+            let price = self.price(here, kind, axes, 0.0);
             if price >= spare {
                 continue;
             }
-            let next = self.problem.view(self.code(to));
+            let next = self.view(to);
             if legal(&next, axes) {
-                self.relax(at, view, &next, kind, axes, price);
+                self.relax(here, Edge { at: here.at, to, kind, axes }, &next, price);
             }
         }
     }
 
+    /// What a device holds, where the volume model is in force.
+    fn piece(&self, view: &View) -> f64 {
+        self.floor.as_ref().map_or(0.0, |floor| floor.piece(view.sharded))
+    }
+
     /// All-to-all to targets, to detours, and to both at once.
-    fn exchanges(&mut self, at: u32, view: &View, choices: &Choices) {
-        let problem = self.problem;
-        let spare = self.key(self.goal()) - self.key(at) - self.step_key;
-        let (least, piece) = self
-            .floor
-            .as_ref()
-            .map_or((0.0, 0.0), |floor| (floor.with_all_to_all(view), floor.piece(view.sharded)));
-        if least >= spare {
+    fn exchanges(&mut self, here: &Here, choices: &Choices) {
+        let (problem, view) = (self.problem, &here.view);
+        let (spare, piece) = (self.most - here.least, self.piece(view));
+        if self.floor.as_ref().is_some_and(|floor| floor.with_all_to_all(view) >= spare) {
             return;
         }
         for aside in choices.exchange_aside.subsets().chain([AxisSet::EMPTY]) {
@@ -420,94 +432,90 @@ impl<'a> Search<'a> {
             for axes in others.subsets().chain([AxisSet::EMPTY]) {
                 let changed = aside.or(axes);
                 // A device keeps its part of what it holds.
-                let ways = problem.sizes.ways(changed) as f64;
-                let least = piece * (1.0 - 1.0 / ways);
+                let least = piece * (1.0 - 1.0 / problem.sizes.ways(changed) as f64);
                 if changed.is_empty() || least >= spare {
                     continue;
                 }
                 let code = problem.code_after(view.code, aside, Toward::Detour);
-                let to = self.beside(at, problem.code_after(code, axes, Toward::Target));
-                if least >= self.spare(at, to) {
+                let to = self.beside(here, problem.code_after(code, axes, Toward::Target));
+                if least >= self.spare(here, to) {
                     continue;
                 }
-                let next = problem.view(self.code(to));
-                let group = problem.widened(view, &next, changed);
-                let price = self.price(at, view, StepKind::AllToAll, group, 0.0);
-                self.relax(at, view, &next, StepKind::AllToAll, group, price);
+                let next = self.view(to);
+                let (kind, axes) = (StepKind::AllToAll, problem.widened(view, &next, changed));
+                let price = self.price(here, kind, axes, 0.0);
+                self.relax(here, Edge { at: here.at, to, kind, axes }, &next, price);
             }
         }
     }
 
     /// Reduce-scatter to detours, alone and together with some to targets.
-    fn scatters(&mut self, at: u32, view: &View, choices: &Choices) {
-        let problem = self.problem;
+    fn scatters(&mut self, here: &Here, choices: &Choices) {
+        let (problem, view) = (self.problem, &here.view);
         let Some(kind) = problem.reducing(StepKind::ReduceScatter) else { return };
         for aside in choices.scatter_aside.subsets() {
             let others = choices.reduce_scatter.minus(aside);
-            for axes in others.subsets().chain([AxisSet::EMPTY]) {
-                let (group, code) = (aside.or(axes), problem.code_after(view.code, aside, Toward::Detour));
-                let to = self.beside(at, problem.code_after(code, axes, Toward::Target));
-                let price = self.price(at, view, kind, group, 0.0);
-                if price >= self.spare(at, to) {
+            for direct in others.subsets().chain([AxisSet::EMPTY]) {
+                let (axes, code) = (aside.or(direct), problem.code_after(view.code, aside, Toward::Detour));
+                let to = self.beside(here, problem.code_after(code, direct, Toward::Target));
+                let price = self.price(here, kind, axes, 0.0);
+                if price >= self.spare(here, to) {
                     continue;
                 }
-                let next = problem.view(self.code(to));
+                let next = self.view(to);
                 if problem.within(view, &next, AxisSet::EMPTY) {
-                    self.relax(at, view, &next, kind, group, price);
+                    self.relax(here, Edge { at: here.at, to, kind, axes }, &next, price);
                 }
             }
         }
     }
 
     /// An exchange of ranges that brings `axes` to their targets or detours, unless a collective does just that.
-    fn permute(&mut self, at: u32, view: &View, choices: &Choices, axes: AxisSet, toward: Toward) {
-        let problem = self.problem;
-        let to = self.beside(at, problem.code_after(view.code, axes, toward));
-        // The volume model's price is what is received.
-        let enough = self.spare(at, to);
-        if enough <= 0.0 {
+    fn permute(&mut self, here: &Here, choices: &Choices, axes: AxisSet, toward: Toward) {
+        let (problem, view) = (self.problem, &here.view);
+        let to = self.beside(here, problem.code_after(view.code, axes, toward));
+        if self.spare(here, to) <= 0.0 {
             return;
         }
-        let next = problem.view(self.code(to));
+        let next = self.view(to);
         let joined = next.sharded.and(axes).is_empty() && axes.is_within(choices.all_gather);
         let by_collective = (joined || axes.is_within(choices.all_to_all))
             && problem.within(view, &next, axes)
             || axes.is_within(choices.local_slice.or(choices.slice_aside))
                 && problem.within(view, &next, AxisSet::EMPTY);
-        if !by_collective && self.allowed(at, to, &next, StepKind::Permute, axes) {
-            self.exchange(at, to, view, &next, axes);
+        let edge = Edge { at: here.at, to, kind: StepKind::Permute, axes };
+        if !by_collective && self.allowed(edge, &next) {
+            self.exchange(here, edge, &next);
         }
     }
 
     /// The same, to a state that is allowed; unless it is worth less than it costs.
-    fn exchange(&mut self, at: u32, to: u32, view: &View, next: &View, axes: AxisSet) {
-        let problem = self.problem;
-        let enough = if self.floor.is_some() { self.spare(at, to) } else { f64::INFINITY };
+    fn exchange(&mut self, here: &Here, edge: Edge, next: &View) {
+        let (problem, view) = (self.problem, &here.view);
+        // The volume model's price is what is received.
+        let enough = if self.floor.is_some() { self.spare(here, edge.to) } else { f64::INFINITY };
         if let Some(received) = self.pricing.received_below(problem, view, next, enough) {
-            let group = problem.widened(view, next, axes);
-            let price = self.price(at, view, StepKind::Permute, group, received);
-            self.relax_to(at, to, StepKind::Permute, group, price);
+            let axes = problem.widened(view, next, edge.axes);
+            let price = self.price(here, edge.kind, axes, received);
+            self.take(here, Edge { axes, ..edge }, price);
         }
     }
 
     /// Moves to the other mesh: shard to shard, or straight to the target's ranges.
-    fn cross(&mut self, at: u32, view: &View) -> Result<()> {
-        let (problem, layer) = (self.problem, self.layer);
-        let all =
+    fn cross(&mut self, here: &Here) -> Result<()> {
+        let (problem, kind, code) = (self.problem, StepKind::Move, here.view.code);
+        let axes =
             (0..problem.source.mesh().ndim()).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)));
         let on = |mesh: &DeviceMesh, code: Code| -> Result<TensorLayout> {
             let mapping = DeviceMapping::new(mesh, problem.places(code))?;
             problem.source.with_mapping(mapping.with_memory_kind(problem.source.mapping().memory_kind()))
         };
-        let here = on(problem.source.mesh(), view.code)?;
-        let there = on(problem.target.mesh(), view.code)?;
-        let received = mesh_move::received(&here, &there);
-        let price = self.price(at, view, StepKind::Move, all, received);
-        self.relax_to(at, layer + u32::from(view.code.0), StepKind::Move, all, price);
-        if view.code != problem.goal && problem.is_plain(view.code) && problem.is_plain(problem.goal) {
-            let received = mesh_move::received(&here, &on(problem.target.mesh(), problem.goal)?);
-            let price = self.price(at, view, StepKind::Move, all, received);
-            self.relax_to(at, layer + u32::from(problem.goal.0), StepKind::Move, all, price);
+        let before = on(problem.source.mesh(), code)?;
+        let straight = code != problem.goal && problem.is_plain(code) && problem.is_plain(problem.goal);
+        for code in [Some(code), Some(problem.goal).filter(|_| straight)].into_iter().flatten() {
+            let received = mesh_move::received(&before, &on(problem.target.mesh(), code)?);
+            let price = self.price(here, kind, axes, received);
+            self.take(here, Edge { at: here.at, to: self.layer + u32::from(code.0), kind, axes }, price);
         }
         Ok(())
     }
@@ -517,75 +525,76 @@ impl<'a> Search<'a> {
     }
 
     /// The price at which a step would not be worth it.
-    fn spare(&mut self, at: u32, to: u32) -> f64 {
-        let least = self.key(at) + self.step_key;
-        let spare = self.key(to) - least;
+    fn spare(&mut self, here: &Here, to: u32) -> f64 {
+        let spare = self.key(to) - here.least;
         // The floor takes longer.
-        if spare <= 0.0 { spare } else { spare.min(self.key(self.goal()) - self.floor(to) - least) }
+        if spare <= 0.0 { spare } else { spare.min(self.most - self.floor(to) - here.least) }
     }
 
     /// What the rest of the way costs at least.
     fn floor(&mut self, at: u32) -> f64 {
+        let code = self.code(at);
         let (Some(floor), Some(node)) = (&self.floor, self.nodes.get_mut(at as usize)) else { return 0.0 };
-        let code = Code((at & (self.layer - 1)) as u16);
         *node.floor.get_or_insert_with(|| floor.from(&self.problem.view(code)))
     }
 
     /// Whether the state that a step leads to is one that a mapping can have and that holds no more than it may.
-    fn allowed(&mut self, at: u32, to: u32, view: &View, kind: StepKind, axes: AxisSet) -> bool {
+    fn allowed(&mut self, edge: Edge, next: &View) -> bool {
         let problem = self.problem;
-        let Some(node) = self.nodes.get_mut(to as usize) else { return false };
+        let Some(node) = self.nodes.get_mut(edge.to as usize) else { return false };
         let held = *node
             .held
-            .get_or_insert_with(|| if problem.is_mapping(view) { problem.held(view) } else { f64::INFINITY });
+            .get_or_insert_with(|| if problem.is_mapping(next) { problem.held(next) } else { f64::INFINITY });
         let allowed = held <= self.limit && held.is_finite();
         if !allowed && held.is_finite() {
-            self.stopped.push((held, Stopped { at, to, kind, axes }));
+            self.stopped.push((held, edge));
         }
         allowed
     }
 
-    /// The number of a state on the mesh of another.
-    fn beside(&self, at: u32, next: Code) -> u32 {
-        at & !(self.layer - 1) | u32::from(next.0)
+    /// The number of a state on the mesh that another lies on.
+    fn beside(&self, here: &Here, next: Code) -> u32 {
+        here.at & !(self.layer - 1) | u32::from(next.0)
     }
 
-    fn price(&self, at: u32, view: &View, kind: StepKind, group: AxisSet, received: f64) -> f64 {
-        self.pricing.step(self.problem, self.mesh(at >= self.layer), kind, view, group, received)
+    fn price(&self, here: &Here, kind: StepKind, group: AxisSet, received: f64) -> f64 {
+        self.pricing.step(self.problem, self.mesh(here.at >= self.layer), kind, &here.view, group, received)
     }
 
     /// Takes a step if it is allowed.
-    fn relax(&mut self, at: u32, view: &View, next: &View, kind: StepKind, group: AxisSet, price: f64) {
-        let to = self.beside(at, next.code);
-        let combines = matches!(kind, StepKind::ReduceScatter(_) | StepKind::AllReduce(_));
-        if combines && self.ordered && !self.problem.keeps_tree(view.code, group) {
-            self.disordered.push(Stopped { at, to, kind, axes: group });
-        } else if self.allowed(at, to, next, kind, group) {
-            self.relax_to(at, to, kind, group, price);
+    fn relax(&mut self, here: &Here, edge: Edge, next: &View, price: f64) {
+        let combines = matches!(edge.kind, StepKind::ReduceScatter(_) | StepKind::AllReduce(_));
+        if combines && self.ordered && !self.problem.keeps_tree(here.view.code, edge.axes) {
+            self.disordered.push(edge);
+        } else if self.allowed(edge, next) {
+            self.take(here, edge, price);
         }
     }
 
-    fn relax_to(&mut self, at: u32, to: u32, kind: StepKind, group: AxisSet, price: f64) {
+    fn take(&mut self, here: &Here, Edge { at, to, kind, axes }: Edge, price: f64) {
         if let Err(error) = checked(kind, price) {
             self.wrong.get_or_insert(error);
             return;
         }
-        let key = self.key(at) + price + self.step_key;
+        let key = here.key + price + self.step_key;
         let least = key + self.floor(to);
-        if least >= self.key(self.goal()) || !key.is_finite() {
+        if least >= self.most || !key.is_finite() {
             return;
         }
         if let Some(node) = self.nodes.get_mut(to as usize)
             && key < node.key
         {
-            *node = Node { key, cost: price, from: at, kind, group, done: false, ..*node };
+            *node = Node { key, cost: price, from: at, kind, group: axes, done: false, ..*node };
+            if to == self.goal {
+                self.most = key;
+            }
             // Keys are not negative: their bits are ordered as they are.
             self.heap.push(Reverse((least.to_bits(), to)));
         }
     }
 
     fn found(&self) -> Option<Path> {
-        let mut at = self.goal();
+        let mut at = self.goal;
         let start = u32::from(self.problem.start.0);
         let mut path = Path::new();
         while at != start {
