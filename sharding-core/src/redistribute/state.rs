@@ -156,6 +156,20 @@ pub(super) struct Choices {
     pub(super) open: AxisSet,
 }
 
+impl Choices {
+    /// Takes away what leads to detours.
+    pub(super) fn take_no_detours(&mut self) {
+        for aside in [
+            &mut self.scatter_aside,
+            &mut self.slice_aside,
+            &mut self.exchange_aside,
+            &mut self.permute_aside,
+        ] {
+            *aside = AxisSet::EMPTY;
+        }
+    }
+}
+
 /// Source and target as the search sees them.
 pub(super) struct Problem<'a> {
     pub(super) source: &'a TensorLayout,
