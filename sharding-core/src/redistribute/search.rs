@@ -169,17 +169,17 @@ fn tie(problem: &Problem<'_>, cost: &dyn CostModel, bytes: f64) -> f64 {
 
 #[derive(Clone, Copy)]
 struct Node {
-    /// Price so far, and a little for every step.
+    /// Price so far, and a little for every step; negative infinity in a state that is forbidden for now.
     key: f64,
     cost: f64,
     from: u32,
     kind: StepKind,
     group: AxisSet,
     done: bool,
-    /// The most elements that a device holds; infinite in a state that no mapping can have. Worked out once.
-    held: Option<f64>,
-    /// What is still to be paid at least, if that was asked for.
-    floor: Option<f64>,
+    /// The most elements that a device holds, infinite in a state that no mapping can have; and what is still to be paid at
+    /// least. No numbers until a step led there.
+    held: f64,
+    floor: f64,
 }
 
 /// A state that steps are taken from.
@@ -189,15 +189,6 @@ struct Here {
     key: f64,
     /// The key that a free step leads to.
     least: f64,
-}
-
-/// A step; of a permutation the mesh axes that change.
-#[derive(Clone, Copy)]
-struct Edge {
-    at: u32,
-    to: u32,
-    kind: StepKind,
-    axes: AxisSet,
 }
 
 struct Search<'a> {
@@ -215,11 +206,13 @@ struct Search<'a> {
     most: f64,
     nodes: Vec<Node>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Steps that the limit forbade.
-    stopped: Vec<(f64, Edge)>,
-    /// Whether parts have to be combined in the tree of all at once, and the steps that would not.
+    /// States from which steps led to ones that the limit forbids, and the least that one of those holds; and this of the
+    /// state that is looked at.
+    stopped: Vec<(f64, u32)>,
+    forbidden: f64,
+    /// Whether parts have to be combined in the tree of all at once, and the states from which steps would not.
     ordered: bool,
-    disordered: Vec<Edge>,
+    disordered: Vec<u32>,
     /// What is wrong with a price of the model.
     wrong: Option<Error>,
     /// The number of states that steps were taken from since it was last resumed.
@@ -239,8 +232,8 @@ impl<'a> Search<'a> {
             kind: StepKind::Relabel,
             group: AxisSet::EMPTY,
             done: false,
-            held: None,
-            floor: None,
+            held: f64::NAN,
+            floor: f64::NAN,
         };
         let bytes = problem.source.bytes() as f64;
         let known = cost.key() == VolumeCost.key() && !other_mesh;
@@ -258,6 +251,7 @@ impl<'a> Search<'a> {
             nodes: vec![unknown; layer as usize * (1 + usize::from(other_mesh))],
             heap: BinaryHeap::with_capacity(64),
             stopped: Vec::new(),
+            forbidden: f64::INFINITY,
             ordered: problem.ordered,
             disordered: Vec::new(),
             wrong: None,
@@ -266,7 +260,7 @@ impl<'a> Search<'a> {
         };
         let start = u32::from(problem.start.0);
         if let Some(node) = search.nodes.get_mut(start as usize) {
-            (node.key, node.cost) = (0.0, 0.0);
+            (node.key, node.cost, node.held, node.floor) = (0.0, 0.0, 0.0, 0.0);
         }
         search.heap.push(Reverse((0, start)));
         search
@@ -283,13 +277,16 @@ impl<'a> Search<'a> {
         self.stopped.iter().map(|(held, _)| *held).min_by(f64::total_cmp)
     }
 
-    /// Lets devices hold more; the search goes on with the steps that were forbidden.
+    /// Lets devices hold more; the search goes on from the states from which steps were forbidden.
     fn raise(&mut self, limit: f64) {
         self.limit = limit;
+        for node in self.nodes.iter_mut().filter(|node| node.key == f64::NEG_INFINITY && node.held <= limit) {
+            node.key = f64::INFINITY;
+        }
         let (forbidden, allowed): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.stopped).into_iter().partition(|(held, _)| *held > limit);
         self.stopped = forbidden;
-        self.resume(allowed.into_iter().map(|(_, step)| step));
+        self.resume(allowed.into_iter().map(|(_, at)| at));
     }
 
     /// Whether sums have to follow one tree.
@@ -297,23 +294,19 @@ impl<'a> Search<'a> {
         self.ordered
     }
 
-    /// Lets sums follow any tree; the search goes on with the steps that were forbidden.
+    /// Lets sums follow any tree; the search goes on from the states from which steps were forbidden.
     fn forget_order(&mut self) {
         self.ordered = false;
-        let allowed = std::mem::take(&mut self.disordered);
-        self.resume(allowed.into_iter());
+        let states = std::mem::take(&mut self.disordered);
+        self.resume(states.into_iter());
     }
 
-    fn resume(&mut self, allowed: impl Iterator<Item = Edge>) {
+    fn resume(&mut self, states: impl Iterator<Item = u32>) {
         self.looked_at = 0;
-        for edge in allowed {
-            let (here, next) = (self.here(edge.at), self.view(edge.to));
-            match edge.kind {
-                StepKind::Permute => self.exchange(&here, edge, &next),
-                _ => {
-                    let price = self.price(&here, edge.kind, edge.axes, 0.0);
-                    self.relax(&here, edge, &next, price);
-                }
+        for at in states {
+            if let Some(node) = self.nodes.get_mut(at as usize) {
+                node.done = false;
+                self.heap.push(Reverse(((node.key + node.floor).to_bits(), at)));
             }
         }
     }
@@ -358,6 +351,7 @@ impl<'a> Search<'a> {
         let problem = self.problem;
         let here = &self.here(at);
         let view = &here.view;
+        self.forbidden = f64::INFINITY;
         let mut choices = problem.choices(view);
         self.looked_at += 1;
         if problem.is_wide() && self.looked_at > DETOUR_STATES.max(self.layer / 4) {
@@ -397,7 +391,13 @@ impl<'a> Search<'a> {
         for axis in choices.permute_aside.iter().filter(|_| problem.is_wide()) {
             self.permute(here, &choices, AxisSet::of(axis), Toward::Detour);
         }
-        if self.other_mesh && at < self.layer { self.cross(here) } else { Ok(()) }
+        if self.other_mesh && at < self.layer {
+            self.cross(here)?;
+        }
+        if self.forbidden.is_finite() {
+            self.stopped.push((self.forbidden, at));
+        }
+        Ok(())
     }
 
     /// The steps of one kind that take some of `axes` somewhere: of those that `could` be legal those that are.
@@ -422,7 +422,7 @@ impl<'a> Search<'a> {
             }
             let next = self.view(to);
             if legal(&next, axes) {
-                self.relax(here, Edge { at: here.at, to, kind, axes }, &next, price);
+                self.take(here, to, kind, axes, price);
             }
         }
     }
@@ -456,7 +456,7 @@ impl<'a> Search<'a> {
                 let next = self.view(to);
                 let (kind, axes) = (StepKind::AllToAll, problem.widened(view, &next, changed));
                 let price = self.price(here, kind, axes, 0.0);
-                self.relax(here, Edge { at: here.at, to, kind, axes }, &next, price);
+                self.take(here, to, kind, axes, price);
             }
         }
     }
@@ -476,7 +476,7 @@ impl<'a> Search<'a> {
                 }
                 let next = self.view(to);
                 if problem.within(view, &next, AxisSet::EMPTY) {
-                    self.relax(here, Edge { at: here.at, to, kind, axes }, &next, price);
+                    self.take(here, to, kind, axes, price);
                 }
             }
         }
@@ -486,7 +486,8 @@ impl<'a> Search<'a> {
     fn permute(&mut self, here: &Here, choices: &Choices, axes: AxisSet, toward: Toward) {
         let (problem, view) = (self.problem, &here.view);
         let to = self.beside(here, problem.code_after(view.code, axes, toward));
-        if self.spare(here, to) <= 0.0 {
+        let spare = self.spare(here, to);
+        if spare <= 0.0 {
             return;
         }
         let next = self.view(to);
@@ -495,21 +496,12 @@ impl<'a> Search<'a> {
             && problem.within(view, &next, axes)
             || axes.is_within(choices.local_slice.or(choices.slice_aside))
                 && problem.within(view, &next, AxisSet::EMPTY);
-        let edge = Edge { at: here.at, to, kind: StepKind::Permute, axes };
-        if !by_collective && self.allowed(edge, &next) {
-            self.exchange(here, edge, &next);
-        }
-    }
-
-    /// The same, to a state that is allowed; unless it is worth less than it costs.
-    fn exchange(&mut self, here: &Here, edge: Edge, next: &View) {
-        let (problem, view) = (self.problem, &here.view);
         // The volume model's price is what is received.
-        let enough = if self.floor.is_some() { self.spare(here, edge.to) } else { f64::INFINITY };
-        if let Some(received) = self.pricing.received_below(problem, view, next, enough) {
-            let axes = problem.widened(view, next, edge.axes);
-            let price = self.price(here, edge.kind, axes, received);
-            self.take(here, Edge { axes, ..edge }, price);
+        let enough = if self.floor.is_some() { spare } else { f64::INFINITY };
+        if !by_collective && let Some(received) = self.pricing.received_below(problem, view, &next, enough) {
+            let axes = problem.widened(view, &next, axes);
+            let price = self.price(here, StepKind::Permute, axes, received);
+            self.take(here, to, StepKind::Permute, axes, price);
         }
     }
 
@@ -525,9 +517,12 @@ impl<'a> Search<'a> {
         let before = on(problem.source.mesh(), code)?;
         let straight = code != problem.goal && problem.is_plain(code) && problem.is_plain(problem.goal);
         for code in [Some(code), Some(problem.goal).filter(|_| straight)].into_iter().flatten() {
-            let received = mesh_move::received(&before, &on(problem.target.mesh(), code)?);
-            let price = self.price(here, kind, axes, received);
-            self.take(here, Edge { at: here.at, to: self.layer + u32::from(code.0), kind, axes }, price);
+            let to = self.layer + u32::from(code.0);
+            if self.spare(here, to) > 0.0 {
+                let received = mesh_move::received(&before, &on(problem.target.mesh(), code)?);
+                let price = self.price(here, kind, axes, received);
+                self.take(here, to, kind, axes, price);
+            }
         }
         Ok(())
     }
@@ -536,32 +531,23 @@ impl<'a> Search<'a> {
         self.nodes.get(index as usize).map_or(f64::INFINITY, |node| node.key)
     }
 
-    /// The price at which a step would not be worth it.
+    /// The price at which a step would not be worth it; not positive where none is, to a state that is forbidden least of all.
     fn spare(&mut self, here: &Here, to: u32) -> f64 {
-        let spare = self.key(to) - here.least;
-        // The floor takes longer.
-        if spare <= 0.0 { spare } else { spare.min(self.most - self.floor(to) - here.least) }
-    }
-
-    /// What the rest of the way costs at least.
-    fn floor(&mut self, at: u32) -> f64 {
-        let code = self.code(at);
-        let (Some(floor), Some(node)) = (&self.floor, self.nodes.get_mut(at as usize)) else { return 0.0 };
-        *node.floor.get_or_insert_with(|| floor.from(&self.problem.view(code)))
-    }
-
-    /// Whether the state that a step leads to is one that a mapping can have and that holds no more than it may.
-    fn allowed(&mut self, edge: Edge, next: &View) -> bool {
-        let problem = self.problem;
-        let Some(node) = self.nodes.get_mut(edge.to as usize) else { return false };
-        let held = *node
-            .held
-            .get_or_insert_with(|| if problem.is_mapping(next) { problem.held(next) } else { f64::INFINITY });
-        let allowed = held <= self.limit && held.is_finite();
-        if !allowed && held.is_finite() {
-            self.stopped.push((held, edge));
+        let code = self.code(to);
+        let Some(node) = self.nodes.get_mut(to as usize) else { return 0.0 };
+        if node.held.is_nan() {
+            let (problem, view) = (self.problem, self.problem.view(code));
+            node.held = if problem.is_mapping(&view) { problem.held(&view) } else { f64::INFINITY };
+            node.floor = self.floor.as_ref().map_or(0.0, |floor| floor.from(&view));
+            if node.held > self.limit || node.held.is_infinite() {
+                node.key = f64::NEG_INFINITY;
+            }
         }
-        allowed
+        let spare = node.key - here.least;
+        if spare == f64::NEG_INFINITY {
+            self.forbidden = self.forbidden.min(node.held);
+        }
+        spare.min(self.most - node.floor - here.least)
     }
 
     /// The number of a state on the mesh that another lies on.
@@ -573,30 +559,22 @@ impl<'a> Search<'a> {
         self.pricing.step(self.problem, self.mesh(here.at >= self.layer), kind, &here.view, group, received)
     }
 
-    /// Takes a step if it is allowed.
-    fn relax(&mut self, here: &Here, edge: Edge, next: &View, price: f64) {
-        let combines = matches!(edge.kind, StepKind::ReduceScatter(_) | StepKind::AllReduce(_));
-        if combines && self.ordered && !self.problem.keeps_tree(here.view.code, edge.axes) {
-            self.disordered.push(edge);
-        } else if self.allowed(edge, next) {
-            self.take(here, edge, price);
+    /// Takes a step to a state that is allowed, unless it combines parts in an order in which they must not.
+    fn take(&mut self, here: &Here, to: u32, kind: StepKind, axes: AxisSet, price: f64) {
+        let combines = matches!(kind, StepKind::ReduceScatter(_) | StepKind::AllReduce(_));
+        if combines && self.ordered && !self.problem.keeps_tree(here.view.code, axes) {
+            self.disordered.push(here.at);
+            return;
         }
-    }
-
-    fn take(&mut self, here: &Here, Edge { at, to, kind, axes }: Edge, price: f64) {
         if let Err(error) = checked(kind, price) {
             self.wrong.get_or_insert(error);
             return;
         }
         let key = here.key + price + self.step_key;
-        let least = key + self.floor(to);
-        if least >= self.most || !key.is_finite() {
-            return;
-        }
-        if let Some(node) = self.nodes.get_mut(to as usize)
-            && key < node.key
-        {
-            *node = Node { key, cost: price, from: at, kind, group: axes, done: false, ..*node };
+        let Some(node) = self.nodes.get_mut(to as usize) else { return };
+        let least = key + node.floor;
+        if least < self.most && key < node.key && key.is_finite() {
+            *node = Node { key, cost: price, from: here.at, kind, group: axes, done: false, ..*node };
             if to == self.goal {
                 self.most = key;
             }
