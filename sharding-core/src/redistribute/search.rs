@@ -176,6 +176,10 @@ struct Node {
     kind: StepKind,
     group: AxisSet,
     done: bool,
+    /// Whether just the steps count that were forbidden when it was done.
+    again: bool,
+    /// How often the limit had been raised when it came to be allowed.
+    since: u32,
     /// The most elements that a device holds, infinite in a state that no mapping can have; and what is still to be paid at
     /// least. No numbers until a step led there.
     held: f64,
@@ -210,6 +214,9 @@ struct Search<'a> {
     /// state that is looked at.
     stopped: Vec<(f64, u32)>,
     forbidden: f64,
+    /// How often the limit was raised, and which states count: those that are allowed since it was raised so often.
+    raised: u32,
+    since: u32,
     /// Whether parts have to be combined in the tree of all at once, and the states from which steps would not.
     ordered: bool,
     disordered: Vec<u32>,
@@ -232,6 +239,8 @@ impl<'a> Search<'a> {
             kind: StepKind::Relabel,
             group: AxisSet::EMPTY,
             done: false,
+            again: false,
+            since: 0,
             held: f64::NAN,
             floor: f64::NAN,
         };
@@ -252,6 +261,8 @@ impl<'a> Search<'a> {
             heap: BinaryHeap::with_capacity(64),
             stopped: Vec::new(),
             forbidden: f64::INFINITY,
+            raised: 0,
+            since: 0,
             ordered: problem.ordered,
             disordered: Vec::new(),
             wrong: None,
@@ -280,13 +291,14 @@ impl<'a> Search<'a> {
     /// Lets devices hold more; the search goes on from the states from which steps were forbidden.
     fn raise(&mut self, limit: f64) {
         self.limit = limit;
+        self.raised += 1;
         for node in self.nodes.iter_mut().filter(|node| node.key == f64::NEG_INFINITY && node.held <= limit) {
-            node.key = f64::INFINITY;
+            (node.key, node.since) = (f64::INFINITY, self.raised);
         }
         let (forbidden, allowed): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.stopped).into_iter().partition(|(held, _)| *held > limit);
         self.stopped = forbidden;
-        self.resume(allowed.into_iter().map(|(_, at)| at));
+        self.resume(allowed.into_iter().map(|(_, at)| at), true);
     }
 
     /// Whether sums have to follow one tree.
@@ -298,14 +310,14 @@ impl<'a> Search<'a> {
     fn forget_order(&mut self) {
         self.ordered = false;
         let states = std::mem::take(&mut self.disordered);
-        self.resume(states.into_iter());
+        self.resume(states.into_iter(), false);
     }
 
-    fn resume(&mut self, states: impl Iterator<Item = u32>) {
+    fn resume(&mut self, states: impl Iterator<Item = u32>, again: bool) {
         self.looked_at = 0;
         for at in states {
             if let Some(node) = self.nodes.get_mut(at as usize) {
-                node.done = false;
+                (node.done, node.again) = (false, again);
                 self.heap.push(Reverse(((node.key + node.floor).to_bits(), at)));
             }
         }
@@ -336,6 +348,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             node.done = true;
+            self.since = if std::mem::take(&mut node.again) { self.raised } else { 0 };
             if at == self.goal {
                 return Ok(());
             }
@@ -547,6 +560,9 @@ impl<'a> Search<'a> {
         if spare == f64::NEG_INFINITY {
             self.forbidden = self.forbidden.min(node.held);
         }
+        if node.since < self.since {
+            return 0.0;
+        }
         spare.min(self.most - node.floor - here.least)
     }
 
@@ -574,7 +590,16 @@ impl<'a> Search<'a> {
         let Some(node) = self.nodes.get_mut(to as usize) else { return };
         let least = key + node.floor;
         if least < self.most && key < node.key && key.is_finite() {
-            *node = Node { key, cost: price, from: here.at, kind, group: axes, done: false, ..*node };
+            *node = Node {
+                key,
+                cost: price,
+                from: here.at,
+                kind,
+                group: axes,
+                done: false,
+                again: false,
+                ..*node
+            };
             if to == self.goal {
                 self.most = key;
             }
