@@ -33,7 +33,7 @@ impl From<Measured> for Outcome {
     }
 }
 
-const BENCHES: [Bench; 45] = [
+const BENCHES: [Bench; 46] = [
     ("dispatch/add/2", dispatch::add),
     ("dispatch/matmul_relu/2", dispatch::matmul_relu),
     ("elementwise/20/4KiB", dispatch::elementwise),
@@ -44,6 +44,7 @@ const BENCHES: [Bench; 45] = [
     ("redistribute/plan/4-axes", planning::redistribution),
     ("search/worst/even", planning::worst_search),
     ("search/worst/uneven", planning::worst_search),
+    ("search/worst/small", planning::worst_search),
     ("redistribute/S0-R/4KiB", moving::redistribute),
     ("redistribute/S0-R/1MiB", moving::redistribute),
     ("redistribute/S0-R/64MiB", moving::redistribute),

@@ -63,14 +63,22 @@ pub(super) fn redistribution(name: &str) -> Result<Outcome> {
     measure(name, || Program::search(&source, &target, &VolumeCost)).map(Outcome::from)
 }
 
-/// Of all changes of {R, P, S0, S1} on four mesh axes the one whose search takes longest, by the best of three. `worst/even`
-/// is on extents that every cut divides, `worst/uneven` on extents that none does.
+/// Of all changes on four mesh axes, of each to Replicated, Partial or any tensor axis, the one whose search takes longest, by the
+/// best of three. `worst/even` is on extents that every cut divides, `worst/uneven` on extents that none does, and
+/// `worst/small` on three of those that some cuts leave empty.
 pub(super) fn worst_search(name: &str) -> Result<Outcome> {
     let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 2, 2, 2], ["pp", "dp", "tp", "cp"])?;
-    let extents = if name.ends_with("uneven") { [33, 35] } else { [64, 48] };
-    let options = [Place::Replicated, Place::PARTIAL, Place::Sharded(0), Place::Sharded(1)];
-    let place = |i: usize, axis: u32| options.get(i >> (2 * axis) & 3).copied().unwrap_or(Place::Replicated);
-    let layouts = (0..256).map(|i| {
+    let extents: &[usize] = match name {
+        "search/worst/even" => &[64, 48],
+        "search/worst/uneven" => &[33, 35],
+        _ => &[5, 7, 3],
+    };
+    let splits = [0, 1, 2].map(Place::Sharded).into_iter().take(extents.len());
+    let options: Vec<Place> = [Place::Replicated, Place::PARTIAL].into_iter().chain(splits).collect();
+    let place = |i: usize, axis: u32| {
+        options.get(i / options.len().pow(axis) % options.len()).copied().unwrap_or(Place::Replicated)
+    };
+    let layouts = (0..options.len().pow(4)).map(|i| {
         let places = [0, 1, 2, 3].map(|axis| place(i, axis));
         TensorLayout::new(DType::F32, extents, DeviceMapping::new(&mesh, places)?)
     });
