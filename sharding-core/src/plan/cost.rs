@@ -46,8 +46,8 @@ impl CostUnit {
 
 /// A model of what moving data costs. Pure; equal keys must mean equal answers.
 ///
-/// The search takes for granted that no answer is negative, and that a collective over one mesh axis costs no more than
-/// two that do the same.
+/// The search takes for granted that no answer is negative, that more bytes cost no less, and that a collective over one mesh
+/// axis costs no more than two that do the same.
 pub trait CostModel: Debug + Send + Sync {
     /// What tells this model from others, for the keys of plans.
     fn key(&self) -> u64;

@@ -124,26 +124,24 @@ impl<'a> Pricing<'a> {
 
     /// The most bytes that one device receives from others when a state becomes another by exchanging ranges.
     pub(super) fn received(&self, problem: &Problem<'_>, old: &View, new: &View) -> f64 {
-        self.received_below(problem, old, new, f64::INFINITY).unwrap_or(f64::INFINITY)
+        self.received_unless(problem, old, new, |_| false).unwrap_or(f64::INFINITY)
     }
 
-    /// The same; `None`, and sooner, if it is not below `enough`.
-    pub(super) fn received_below(
+    /// The same; `None`, and sooner, if so much is too much, as is then all that is more.
+    pub(super) fn received_unless(
         &self,
         problem: &Problem<'_>,
         old: &View,
         new: &View,
-        enough: f64,
+        too_much: impl Fn(f64) -> bool,
     ) -> Option<f64> {
         if self.unit == 0.0 {
             return Some(0.0);
         }
         if !problem.any_custom() {
             let likely = likely_most(problem, old, new);
-            if likely
-                .into_iter()
-                .any(|last| self.unit * received_by(problem, old, new, last) as f64 >= enough)
-            {
+            let received = |last| self.unit * received_by(problem, old, new, last) as f64;
+            if likely.into_iter().any(|last| too_much(received(last))) {
                 return None;
             }
         }
@@ -157,7 +155,8 @@ impl<'a> Pricing<'a> {
                 each *= problem.held_of(new, split) as f64;
             }
         }
-        let mut most = Most { sizes: &problem.sizes, changes, enough: enough / each, so_far: 0 };
+        let too_many = |elements| too_much(each * elements as f64);
+        let mut most = Most { sizes: &problem.sizes, changes, too_many, so_far: 0 };
         most.received().map(|received| each * received as f64)
     }
 }
@@ -292,15 +291,15 @@ struct Corners {
 /// the coordinates in boxes whose bounds are 0, the last, and the digits of that number or their neighbours. In such a
 /// box the sizes of the new shards are constant and the common part of one tensor axis is concave where it is not
 /// empty; the product of several is log-concave and has its least value at a corner of the box.
-struct Most<'a> {
+struct Most<'a, F> {
     sizes: &'a Sizes,
     changes: SmallVec<[Change; 3]>,
-    enough: f64,
+    too_many: F,
     so_far: usize,
 }
 
-impl Most<'_> {
-    /// `None`, and sooner, if it is not below `enough`.
+impl<F: Fn(usize) -> bool> Most<'_, F> {
+    /// `None`, and sooner, if it is too many.
     fn received(&mut self) -> Option<usize> {
         match self.corners() {
             Some(corners) => self.from(&corners, 0).then_some(self.so_far),
@@ -342,7 +341,7 @@ impl Most<'_> {
         (combinations <= MAX_COORDINATES).then_some(corners)
     }
 
-    /// Goes through the coordinates on the mesh axes from number `level` on; false, and sooner, if there is enough.
+    /// Goes through the coordinates on the mesh axes from number `level` on; false, and sooner, if it is too many.
     fn from(&mut self, corners: &Corners, level: usize) -> bool {
         let Some((axis, span)) = corners.axes.get(level) else { return self.count() };
         let coords = corners.at.get(span.clone()).unwrap_or_default();
@@ -375,8 +374,11 @@ impl Most<'_> {
             gets *= all;
             has *= kept;
         }
-        self.so_far = self.so_far.max(gets - has);
-        (self.so_far as f64) < self.enough
+        if gets - has <= self.so_far {
+            return true;
+        }
+        self.so_far = gets - has;
+        !(self.too_many)(self.so_far)
     }
 }
 

@@ -509,12 +509,18 @@ impl<'a> Search<'a> {
             && problem.within(view, &next, axes)
             || axes.is_within(choices.local_slice.or(choices.slice_aside))
                 && problem.within(view, &next, AxisSet::EMPTY);
-        // The volume model's price is what is received.
-        let enough = if self.floor.is_some() { spare } else { f64::INFINITY };
-        if !by_collective && let Some(received) = self.pricing.received_below(problem, view, &next, enough) {
+        if by_collective {
+            return;
+        }
+        let (kind, is_volume) = (StepKind::Permute, self.floor.is_some());
+        // The volume model's price is what is received; others' is no less than that of the changing mesh axes alone.
+        let too_much = |received| {
+            let least = if is_volume { received } else { self.price(here, kind, axes, received) };
+            least >= spare
+        };
+        if let Some(received) = self.pricing.received_unless(problem, view, &next, too_much) {
             let axes = problem.widened(view, &next, axes);
-            let price = self.price(here, StepKind::Permute, axes, received);
-            self.take(here, to, StepKind::Permute, axes, price);
+            self.take(here, to, kind, axes, self.price(here, kind, axes, received));
         }
     }
 
