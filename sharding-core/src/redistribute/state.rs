@@ -453,7 +453,10 @@ impl<'a> Problem<'a> {
             if mover.has_detour() && station != Station::Detour {
                 let last = comes_last(mover.slot(Station::Detour));
                 match mover.slot(station) {
-                    Slot::Partial(_) if last => put(&mut choices.scatter_aside),
+                    // Parts of the target's are not combined: they are of its operation, and are to stay.
+                    Slot::Partial(_) if last && station == Station::Source => {
+                        put(&mut choices.scatter_aside);
+                    }
                     Slot::Whole => {
                         put(&mut choices.permute_aside);
                         if last {

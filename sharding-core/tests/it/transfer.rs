@@ -311,6 +311,18 @@ fn unknown_shards_of_any_shape_move_between_meshes() {
     assert_eq!(moved.shard_to_vec::<i64>(1).unwrap(), [1001, 1002, 1003]);
 }
 
+/// Once a mesh axis is Partial as it is to be, its parts are of the target's operation: they must not be summed to be cut
+/// finer, though a way over that would hold little and cost little.
+#[test]
+fn parts_of_the_target_are_not_combined() {
+    let mesh = |first| mesh_of(HOST, &[2, 2], &["a", "b"], &Slots { first, keys: Vec::new() });
+    let max = Place::Partial(ReduceOp::Max);
+    for first in [1, 4] {
+        let source = lay(DType::I64, &[9, 12, 8, 1], &mesh(0), vec![Place::Sharded(3), Place::PARTIAL]);
+        check(&source, &lay(DType::I64, &[9, 12, 8, 1], &mesh(first), vec![max, Place::Sharded(0)]), 3);
+    }
+}
+
 #[test]
 fn sums_follow_the_tree() {
     // In this order of additions, and in no other, the result is 2: ((1e8 + 1) + -1e8) + (1 + 1).
