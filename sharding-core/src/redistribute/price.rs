@@ -257,7 +257,7 @@ impl Change {
 
     /// How many indices a device has afterwards, and how many of them it had, by the numbers of its parts.
     fn gets_and_has(&self, sizes: &Sizes, old: usize, new: usize) -> (usize, usize) {
-        if self.from.custom.is_some() || self.to.custom.is_some() {
+        if self.is_custom() {
             let ranges = |side: &Side, part| match side.custom {
                 Some(custom) => custom.interned.placement().ranges(self.extent, sizes.ways(side.axes), part),
                 None => smallvec![side.range(part)],
@@ -267,6 +267,15 @@ impl Change {
         }
         let (old, new) = (self.from.range(old), self.to.range(new));
         (new.len(), old.end.min(new.end).saturating_sub(old.start.max(new.start)))
+    }
+
+    /// Whether the parts before or afterwards are of any ranges: then what they have in common is, whatever cuts the other side.
+    fn is_custom(&self) -> bool {
+        self.from.custom.is_some() || self.to.custom.is_some()
+    }
+
+    fn is_cut_by(&self, mesh_axis: usize) -> bool {
+        self.from.axes.or(self.to.axes).contains(mesh_axis)
     }
 
     /// The size of the largest part afterwards.
@@ -317,7 +326,7 @@ impl<F: Fn(usize) -> bool> Most<'_, F> {
         for axis in axes.iter() {
             let size = sizes.get(axis);
             let first = corners.at.len();
-            let any_order = both().any(|side| side.custom.is_some() && side.axes.contains(axis));
+            let any_order = self.changes.iter().any(|change| change.is_custom() && change.is_cut_by(axis));
             if size <= 2 || any_order {
                 // All of them, unless that is too many.
                 if size > MAX_COORDINATES {
@@ -385,7 +394,7 @@ impl<F: Fn(usize) -> bool> Most<'_, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::Transition;
+    use crate::placement::{Interleaved, Transition};
     use crate::plan::{AlphaBetaCost, fabric};
     use crate::redistribute::Program;
     use crate::{BackendKind, DType, DeviceMapping, Place, Shape, TensorLayout};
@@ -490,6 +499,18 @@ mod tests {
         let (parts, away) = (on(&mesh, &[Place::PARTIAL, r]), on(&other, &[s0]));
         let error = Program::search(&parts, &away, &Wrong(StepKind::Move, f64::NAN)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Argument, "{error}");
+    }
+
+    /// Pieces of several ranges may have less in common with a piece in the middle than with the first or the last.
+    #[test]
+    fn ranges_of_any_order_have_no_corners() {
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 4], ["a", "b"]).unwrap();
+        let (r, s0, s1) = (Place::Replicated, Place::Sharded(0), Place::Sharded(1));
+        // Of 0, 1 | 2, 3 | 4, 5 | 6 the device with 1, 5, 6 lacks nothing but the second in whole.
+        let fused = Interleaved::place(0, [2, 5]);
+        for (from, to) in [([fused, r], [r, s0]), ([r, s0], [fused, r]), ([s1, s0], [fused, s1])] {
+            check(&mesh, &[7, 6], &from, &to);
+        }
     }
 
     #[test]
