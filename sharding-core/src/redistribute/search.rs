@@ -425,16 +425,20 @@ impl<'a> Search<'a> {
     ) {
         for axes in axes.subsets().filter(|axes| could(*axes)) {
             let to = self.beside(here, self.problem.code_after(here.view.code, axes, toward));
-            let spare = self.spare(here, to);
-            if spare <= 0.0 {
-                continue;
-            }
-            let price = self.price(here, kind, axes, 0.0);
-            if price >= spare {
-                continue;
-            }
+            self.step(here, to, kind, axes, |next| legal(next, axes));
+        }
+    }
+
+    /// A step of a collective that is worth it and legal. Whether it is legal takes longest.
+    fn step(&mut self, here: &Here, to: u32, kind: StepKind, axes: AxisSet, legal: impl Fn(&View) -> bool) {
+        let spare = self.spare(here, to);
+        if spare <= 0.0 {
+            return;
+        }
+        let price = self.price(here, kind, axes, 0.0);
+        if price < spare || price.is_nan() {
             let next = self.view(to);
-            if legal(&next, axes) {
+            if legal(&next) {
                 self.take(here, to, kind, axes, price);
             }
         }
@@ -483,14 +487,7 @@ impl<'a> Search<'a> {
             for direct in others.subsets().chain([AxisSet::EMPTY]) {
                 let (axes, code) = (aside.or(direct), problem.code_after(view.code, aside, Toward::Detour));
                 let to = self.beside(here, problem.code_after(code, direct, Toward::Target));
-                let price = self.price(here, kind, axes, 0.0);
-                if price >= self.spare(here, to) {
-                    continue;
-                }
-                let next = self.view(to);
-                if problem.within(view, &next, AxisSet::EMPTY) {
-                    self.take(here, to, kind, axes, price);
-                }
+                self.step(here, to, kind, axes, |next| problem.within(view, next, AxisSet::EMPTY));
             }
         }
     }
