@@ -31,8 +31,7 @@ pub(super) type Path = SmallVec<[Hop; 4]>;
 /// mesh axes split one of them anyway.
 const DETOURS: usize = 3;
 
-/// After so many states no more detours are begun, in a search of further states. A way takes them early if at all: with half of
-/// that already a change in 50,000 became dearer, with this none of 5,000,000 did.
+/// After so many states, or a quarter of all, a search of further states begins no more detours: a way takes them early if at all.
 const DETOUR_STATES: u32 = 64;
 
 /// The cheapest path on which no device holds more than before or after; `None` if there is none. Among equal prices the
@@ -179,7 +178,7 @@ struct Node {
     /// Whether just the steps count that were forbidden when it was done.
     again: bool,
     /// How often the limit had been raised when it came to be allowed.
-    since: u32,
+    allowed_since: u32,
     /// The most elements that a device holds, infinite in a state that no mapping can have; and what is still to be paid at
     /// least. No numbers until a step led there.
     held: f64,
@@ -216,7 +215,7 @@ struct Search<'a> {
     forbidden: f64,
     /// How often the limit was raised, and which states count: those that are allowed since it was raised so often.
     raised: u32,
-    since: u32,
+    only_since: u32,
     /// Whether parts have to be combined in the tree of all at once, and the states from which steps would not.
     ordered: bool,
     disordered: Vec<u32>,
@@ -240,7 +239,7 @@ impl<'a> Search<'a> {
             group: AxisSet::EMPTY,
             done: false,
             again: false,
-            since: 0,
+            allowed_since: 0,
             held: f64::NAN,
             floor: f64::NAN,
         };
@@ -262,7 +261,7 @@ impl<'a> Search<'a> {
             stopped: Vec::new(),
             forbidden: f64::INFINITY,
             raised: 0,
-            since: 0,
+            only_since: 0,
             ordered: problem.ordered,
             disordered: Vec::new(),
             wrong: None,
@@ -293,7 +292,7 @@ impl<'a> Search<'a> {
         self.limit = limit;
         self.raised += 1;
         for node in self.nodes.iter_mut().filter(|node| node.key == f64::NEG_INFINITY && node.held <= limit) {
-            (node.key, node.since) = (f64::INFINITY, self.raised);
+            (node.key, node.allowed_since) = (f64::INFINITY, self.raised);
         }
         let (forbidden, allowed): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.stopped).into_iter().partition(|(held, _)| *held > limit);
@@ -348,7 +347,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             node.done = true;
-            self.since = if std::mem::take(&mut node.again) { self.raised } else { 0 };
+            self.only_since = if std::mem::take(&mut node.again) { self.raised } else { 0 };
             if at == self.goal {
                 return Ok(());
             }
@@ -559,14 +558,11 @@ impl<'a> Search<'a> {
                 node.key = f64::NEG_INFINITY;
             }
         }
-        let spare = node.key - here.least;
-        if spare == f64::NEG_INFINITY {
+        let left = self.most - node.floor - here.least;
+        if node.key == f64::NEG_INFINITY && left > 0.0 {
             self.forbidden = self.forbidden.min(node.held);
         }
-        if node.since < self.since {
-            return 0.0;
-        }
-        spare.min(self.most - node.floor - here.least)
+        if node.allowed_since < self.only_since { 0.0 } else { left.min(node.key - here.least) }
     }
 
     /// The number of a state on the mesh that another lies on.
