@@ -1,7 +1,10 @@
 //! Collectives at 64 MiB beside a plain copy or sum of the same bytes over the same threads, in one run:
-//! `cargo run --release -p backend-cpu --example collectives`.
+//! `cargo run --release -p backend-cpu --example collectives`. Sums of bf16 and f16 follow in a table of their own.
 
 use backend_cpu as _;
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 use sharding_core::placement::Ragged;
 use sharding_core::{
     BackendKind, DType, DeviceMapping, DeviceMesh, ErrorKind, Place, Result, Tensor, TensorLayout,
@@ -97,16 +100,18 @@ fn medians<const RUNS: usize>(rounds: &[[f64; RUNS]]) -> [f64; RUNS] {
 }
 
 /// A tensor of ones of 64 MiB; every part of a Partial one is as large.
-fn tensor(mesh: &DeviceMesh, place: Place) -> Result<Tensor> {
-    let layout = TensorLayout::new(DType::F32, [SIDE, SIDE], DeviceMapping::new(mesh, [place])?)?;
-    let bytes: Vec<u8> = std::iter::repeat_n(1.0_f32.to_ne_bytes(), N).flatten().collect();
+fn tensor<T: Pod>(mesh: &DeviceMesh, place: Place, dtype: DType, one: T) -> Result<Tensor> {
+    let rows = SIDE * size_of::<f32>() / size_of::<T>();
+    let layout = TensorLayout::new(dtype, [rows, SIDE], DeviceMapping::new(mesh, [place])?)?;
+    let ones = vec![one; rows * SIDE];
+    let bytes = cast_slice::<T, u8>(&ones);
     if !place.is_partial() {
-        return Tensor::from_bytes(&bytes, layout);
+        return Tensor::from_bytes(bytes, layout);
     }
     let backend = sharding_core::backend::backend_of(BackendKind::CPU)?;
     let shard = |device| {
-        let mut shard = backend.alloc(device, DType::F32, layout.shape())?;
-        backend.write(&bytes, &mut shard)?;
+        let mut shard = backend.alloc(device, dtype, layout.shape())?;
+        backend.write(bytes, &mut shard)?;
         Ok(shard)
     };
     let shards = mesh.devices().map(shard).collect::<Result<_>>()?;
@@ -114,13 +119,19 @@ fn tensor(mesh: &DeviceMesh, place: Place) -> Result<Tensor> {
 }
 
 /// Writes the first elements of the sum of the parts, or a copy of the one part, by the threads that ours runs on: this one,
-/// and all workers of the pool but one, each taking the next chunk when it is done with one.
-fn plain(parts: &[Floats], elements: usize, out: &mut [f32]) {
+/// and all workers of the pool but one, each taking the next chunk when it is done with one and writing it by
+/// `write(parts, start, chunk)`.
+fn plain<P: Sync>(
+    parts: &[P],
+    elements: usize,
+    out: &mut [f32],
+    write: impl Fn(&[P], usize, &mut [f32]) + Sync,
+) {
     let chunks = Mutex::new(out[..elements].chunks_mut(CHUNK).enumerate());
     let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
         while let Some((i, out)) = next() {
-            plain_chunk(parts, i * CHUNK, out);
+            write(parts, i * CHUNK, out);
         }
     };
     rayon::in_place_scope(|scope| {
@@ -129,11 +140,15 @@ fn plain(parts: &[Floats], elements: usize, out: &mut [f32]) {
     });
 }
 
-fn plain_chunk(parts: &[Floats], start: usize, out: &mut [f32]) {
+fn plain_chunk<P: Deref<Target = [f32]>>(parts: &[P], start: usize, out: &mut [f32]) {
     let all: Vec<&[f32]> = parts.iter().map(|part| &part[start..][..out.len()]).collect();
     match all[..] {
         [a] => out.copy_from_slice(a),
         [a, b] => out.iter_mut().zip(a).zip(b).for_each(|((o, a), b)| *o = a + b),
+        [a, b, c, d] => {
+            let left = a.iter().zip(b).zip(c).zip(d);
+            out.iter_mut().zip(left).for_each(|(o, (((a, b), c), d))| *o = (a + b) + (c + d));
+        }
         [a, b, c, d, e, f, g, h] => {
             let left = a.iter().zip(b).zip(c).zip(d).zip(e).zip(f).zip(g).zip(h);
             out.iter_mut().zip(left).for_each(|(o, (((((((a, b), c), d), e), f), g), h))| {
@@ -141,6 +156,27 @@ fn plain_chunk(parts: &[Floats], start: usize, out: &mut [f32]) {
             });
         }
         _ => unreachable!("{} parts", all.len()),
+    }
+}
+
+/// As [`plain_chunk`], where the memory holds two halves of type `H` in the place of a float: blocks of every part are converted
+/// to floats in the first cache, added there, and the sum is rounded once. The conversions are those of the crate `half`.
+fn plain_halves<H: Pod>(parts: &[Floats], start: usize, out: &mut [f32])
+where
+    [H]: HalfFloatSliceExt,
+{
+    const BLOCK: usize = 512;
+    let mut sum = [0.0; BLOCK];
+    let mut wide = vec![vec![0.0; BLOCK]; parts.len()];
+    let start = 2 * start;
+    for (i, out) in cast_slice_mut::<f32, H>(out).chunks_mut(BLOCK).enumerate() {
+        let sum = &mut sum[..out.len()];
+        for (wide, part) in wide.iter_mut().zip(parts) {
+            let part = &cast_slice::<f32, H>(part)[start + i * BLOCK..][..out.len()];
+            part.convert_to_f32_slice(&mut wide[..out.len()]);
+        }
+        plain_chunk(&wide, 0, sum);
+        out.convert_from_f32_slice(sum);
     }
 }
 
@@ -162,7 +198,7 @@ fn line(name: &str, n: usize, source: &Tensor, target: &DeviceMapping, elements:
     std::hint::black_box(source.transfer_to(target)?);
     let fresh = rounds([&mut || {
         let mut out: Vec<f32> = vec![0.0; N];
-        plain(&parts, elements, &mut out);
+        plain(&parts, elements, &mut out, plain_chunk);
         std::hint::black_box(&out);
         Ok(())
     }])?;
@@ -170,7 +206,7 @@ fn line(name: &str, n: usize, source: &Tensor, target: &DeviceMapping, elements:
     // write out, and leaves little in them where it writes past them: if that tells, it is for the plain run.
     let pairs = rounds([
         &mut || {
-            plain(&parts, elements, &mut reused);
+            plain(&parts, elements, &mut reused, plain_chunk);
             std::hint::black_box(&reused[0]);
             Ok(())
         },
@@ -186,6 +222,70 @@ fn line(name: &str, n: usize, source: &Tensor, target: &DeviceMapping, elements:
     Ok(())
 }
 
+/// A line of the table of halves: a sum beside plain work on halves, and beside the plain sum of floats of as many bytes.
+fn halves<H: Pod>(name: &str, n: usize, source: &Tensor, to: Place, one: H) -> Result<()>
+where
+    [H]: HalfFloatSliceExt,
+{
+    let target = DeviceMapping::new(source.layout().mesh(), [to])?;
+    let parts: Vec<Floats> = (0..n)
+        .map(|_| {
+            let mut part = Floats::new(0.0)?;
+            cast_slice_mut::<f32, H>(&mut part).fill(one);
+            Ok(part)
+        })
+        .collect::<Result<_>>()?;
+    let (mut reused, mut floats) = (Floats::new(0.0)?, Floats::new(0.0)?);
+    std::hint::black_box(source.transfer_to(&target)?);
+    let times = rounds([
+        &mut || {
+            plain(&parts, N, &mut reused, plain_halves::<H>);
+            std::hint::black_box(&reused[0]);
+            Ok(())
+        },
+        &mut || {
+            plain(&parts, N, &mut floats, plain_chunk);
+            std::hint::black_box(&floats[0]);
+            Ok(())
+        },
+        &mut || {
+            std::hint::black_box(source.transfer_to(&target)?);
+            Ok(())
+        },
+    ])?;
+    let [warm, float, ours] = medians(&times);
+    let by_warm = median(times.iter().map(|[warm, _, ours]| warm / ours));
+    let by_float = median(times.iter().map(|[_, float, ours]| float / ours));
+    let dtype = source.layout().dtype();
+    println!(
+        "{name:16} {dtype:5} {n:3} {ours:9.3} {warm:14.2} {float:14.2} {by_warm:7.2} {by_float:7.2}",
+        dtype = dtype.name()
+    );
+    Ok(())
+}
+
+/// The table of halves.
+fn table_of_halves() -> Result<()> {
+    println!();
+    println!(
+        "64 MiB of halves, the plain sums into memory written before: of halves, and of f32 of as many bytes"
+    );
+    println!(
+        "{:16} {:5} {:>3} {:>9} {:>14} {:>14} {:>7} {:>7}",
+        "collective", "dtype", "n", "ours", "plain", "plain, f32", "plain", "f32"
+    );
+    for n in [2, 4, 8] {
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [n], ["x"])?;
+        for (name, to) in [("all_reduce", Place::Replicated), ("reduce_scatter", Place::Sharded(0))] {
+            let one = bf16::ONE;
+            halves(name, n, &tensor(&mesh, Place::PARTIAL, DType::BF16, one)?, to, one)?;
+            let one = f16::ONE;
+            halves(name, n, &tensor(&mesh, Place::PARTIAL, DType::F16, one)?, to, one)?;
+        }
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
     println!(
         "64 MiB of f32, {} threads, medians of {TIMES} rounds, milliseconds",
@@ -195,6 +295,7 @@ fn main() -> Result<()> {
         "{:16} {:>3} {:>9} {:>14} {:>14} {:>7} {:>7}",
         "collective", "n", "ours", "plain, fresh", "plain, reused", "fresh", "reused"
     );
+    let floats = |mesh: &DeviceMesh, place| tensor(mesh, place, DType::F32, 1.0_f32);
     for n in [2, 8] {
         let mesh = DeviceMesh::simulated(BackendKind::CPU, [n], ["x"])?;
         let (s0, s1) = (Place::Sharded(0), Place::Sharded(1));
@@ -210,12 +311,12 @@ fn main() -> Result<()> {
             ("permute", s0, shifted(0, n), moved),
             ("permute, cols", s1, shifted(1, n), moved),
         ] {
-            line(name, n, &tensor(&mesh, from)?, &DeviceMapping::new(&mesh, [to])?, elements)?;
+            line(name, n, &floats(&mesh, from)?, &DeviceMapping::new(&mesh, [to])?, elements)?;
         }
         // From one device to all: in one process they share its buffer, and nothing is copied.
         let one = DeviceMesh::simulated(BackendKind::CPU, [1], ["one"])?;
         let all = DeviceMapping::new(&mesh, [Place::Replicated])?;
-        line("broadcast", n, &tensor(&one, Place::Replicated)?, &all, N)?;
+        line("broadcast", n, &floats(&one, Place::Replicated)?, &all, N)?;
     }
-    Ok(())
+    table_of_halves()
 }
