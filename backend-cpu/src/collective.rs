@@ -1,5 +1,7 @@
 //! Collectives between the slots of one CPU, and what they run: the sum of parts, and copies of regions into results.
 
+pub(crate) mod halves;
+
 use crate::CpuBackend;
 use crate::copy::{self, Lines, Transfer, put_line};
 use crate::device::{self, is_large, vectorize};
@@ -52,6 +54,10 @@ const CHUNK: usize = 2048;
 /// Elements per task of the pool.
 const TASK: usize = 16 * CHUNK;
 
+/// So many lines ahead of a sum past the caches its parts are asked for: what the processor fetches by itself comes too late
+/// beside such stores.
+const AHEAD: usize = 16;
+
 /// The sum of two to eight arrays by the tree of collectives, read once each; `None` for another expression, and for arrays
 /// that do not lie in order. `L` elements are a cache line.
 pub(crate) fn sum<T: Item, const L: usize>(
@@ -60,17 +66,7 @@ pub(crate) fn sum<T: Item, const L: usize>(
     out: &mut LocalArray,
     size: Size,
 ) -> Option<Result<()>> {
-    let (nodes, n) = (expr.nodes(), inputs.len());
-    if !(2..=MOST).contains(&n) || nodes.len() != 2 * n - 1 || !is_sum(nodes, nodes.len() - 1, 0, n) {
-        return None;
-    }
-    let mut parts: SmallVec<[&[T]; MOST]> = SmallVec::new();
-    for input in inputs {
-        if input.shape() != out.shape() {
-            return None;
-        }
-        parts.push(dense(input)?);
-    }
+    let parts = parts::<T>(expr, inputs, out)?;
     let write = |start: usize, out: &mut [MaybeUninit<T>], beside: Option<&Beside>| {
         match beside {
             Some(beside) => add_up_beside::<T, L>(&parts, start, out, beside),
@@ -80,6 +76,24 @@ pub(crate) fn sum<T: Item, const L: usize>(
     };
     // SAFETY: both write every element.
     Some(unsafe { size.tasks(out, TASK, write) })
+}
+
+/// The elements of the two to eight arrays of which an expression is the sum by the tree of collectives; `None` for another
+/// expression, and for arrays that do not lie in order.
+fn parts<'a, T: Cell>(
+    expr: &Expr,
+    inputs: &[&'a LocalArray],
+    out: &LocalArray,
+) -> Option<SmallVec<[&'a [T]; MOST]>> {
+    let (nodes, n) = (expr.nodes(), inputs.len());
+    if !(2..=MOST).contains(&n) || nodes.len() != 2 * n - 1 || !is_sum(nodes, nodes.len() - 1, 0, n) {
+        return None;
+    }
+    let part = |input: &&'a LocalArray| {
+        let alike = (input.dtype(), input.shape()) == (out.dtype(), out.shape());
+        if alike { dense(input) } else { None }
+    };
+    inputs.iter().map(part).collect()
 }
 
 /// Whether step `at` is the sum of inputs `first..first + n`, in which the left half has `ceil(n / 2)` of them.

@@ -632,6 +632,9 @@ pub(crate) fn run(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray, ali
     let large = is_large(elements.saturating_mul(steps(expr)));
     let size = if large { Size::Large(out.bytes().saturating_mul(alike)) } else { Size::Small };
     if is_narrow(out.dtype()) {
+        if let Some(done) = collective::halves::sum(expr, inputs, out, size) {
+            return done;
+        }
         return with_narrow!(out.dtype(), S => {
             compute::<S>(expr, inputs, out, size, |program, start, out| program.run_narrow(start, out))
         });
