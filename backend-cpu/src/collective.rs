@@ -7,7 +7,7 @@ use crate::copy::{self, Lines, Transfer, put_line};
 use crate::device::{self, is_large, vectorize};
 use crate::element::{Cell, Item, kind};
 use crate::map::Size;
-use crate::memory::{Beside, Line};
+use crate::memory::{Beside, Line, prefetch};
 use crate::storage::{View, as_slots, dense, in_bounds, internal, owned, places, with_word, written};
 use sharding_core::backend::{
     BinaryOp, Collectives, Exchange, Expr, InProcess, LocalArray, LocalArrays, Move, Node, Step, Support,
@@ -176,6 +176,7 @@ fn add_up_beside<T: Item, const L: usize>(
     macro_rules! put {
         (|$j:ident of $($x:ident),+| $put:expr) => {
             beside.lines(lines, #[inline(always)] move |i| {
+                $(prefetch($x.as_ptr().wrapping_add(i + AHEAD));)+
                 $(let $x = &$x[i];)+
                 std::array::from_fn(#[inline(always)] |$j| $put)
             })
