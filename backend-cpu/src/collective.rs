@@ -54,8 +54,8 @@ const CHUNK: usize = 2048;
 /// Elements per task of the pool.
 const TASK: usize = 16 * CHUNK;
 
-/// So many lines ahead of a sum past the caches its parts are asked for: what the processor fetches by itself comes too late
-/// beside such stores.
+/// So many lines ahead of a sum past the caches its parts are asked for: beside such stores it was faster so, and halves were
+/// slower than through the caches without.
 const AHEAD: usize = 16;
 
 /// The sum of two to eight arrays by the tree of collectives, read once each; `None` for another expression, and for arrays

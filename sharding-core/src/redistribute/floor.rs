@@ -37,9 +37,15 @@ impl<'a> Floor<'a> {
         let kept = problem.kept();
         let goal = problem.view(problem.goal);
         let end = bytes / problem.sizes.ways(goal.sharded.or(kept)) as f64;
-        let whole: f64 = problem.splits.iter().map(|split| split.extent as f64).product();
-        let unit = if whole > 0.0 { bytes / whole } else { 0.0 };
-        Some(Self { problem, bytes, goal, unit, kept, splitting: problem.splitting().or(kept), end })
+        Some(Self {
+            problem,
+            bytes,
+            goal,
+            unit: problem.unit(),
+            kept,
+            splitting: problem.splitting().or(kept),
+            end,
+        })
     }
 
     pub(super) fn piece(&self, axes: AxisSet) -> f64 {

@@ -7,6 +7,7 @@ use super::state::{Foreign, Problem, Split, View};
 use crate::backend::{Step, StepKind};
 use crate::placement::Ranges;
 use crate::plan::{CostModel, CostUnit, StepQuery, VolumeCost};
+use crate::split::balanced;
 use crate::{DeviceMesh, Error, ErrorKind, MAX_MESH_AXES, Result};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
@@ -91,9 +92,7 @@ pub(super) struct Pricing<'a> {
 
 impl<'a> Pricing<'a> {
     pub(super) fn new(problem: &Problem<'_>, cost: &'a dyn CostModel) -> Self {
-        let bytes = problem.source.bytes() as f64;
-        let named: f64 = problem.splits.iter().map(|split| split.extent as f64).product();
-        Self { cost, bytes, unit: if named > 0.0 { bytes / named } else { 0.0 } }
+        Self { cost, bytes: problem.source.bytes() as f64, unit: problem.unit() }
     }
 
     /// The price of a step of `kind` over `group` from a state; `received` counts for permutations and moves.
@@ -180,17 +179,15 @@ fn likely_most(problem: &Problem<'_>, old: &View, new: &View) -> [AxisSet; 2] {
 fn received_by(problem: &Problem<'_>, old: &View, new: &View, last: AxisSet) -> usize {
     let sizes = &problem.sizes;
     let range = |extent: usize, axes: AxisSet| {
-        let (ways, along) = (sizes.ways(axes), axes.and(last));
-        let part: usize = along.iter().map(|axis| (sizes.get(axis) - 1) * sizes.ways(axes.after(axis))).sum();
-        let (size, larger) = (extent / ways, extent % ways);
-        let start = part * size + part.min(larger);
-        (start, start + size + usize::from(part < larger))
+        let along = axes.and(last).iter();
+        let part = along.map(|axis| (sizes.get(axis) - 1) * sizes.ways(axes.after(axis))).sum();
+        balanced(extent, sizes.ways(axes), part)
     };
     let (mut gets, mut has) = (1, 1);
     for (split, Split { extent, .. }) in problem.splits.iter().enumerate() {
         let (from, to) = (range(*extent, old.splits.get(split)), range(*extent, new.splits.get(split)));
-        gets *= to.1 - to.0;
-        has *= from.1.min(to.1).saturating_sub(from.0.max(to.0));
+        gets *= to.len();
+        has *= from.end.min(to.end).saturating_sub(from.start.max(to.start));
     }
     gets - has
 }

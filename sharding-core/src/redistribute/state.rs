@@ -600,6 +600,12 @@ impl<'a> Problem<'a> {
         self.custom(view, split).is_some()
     }
 
+    /// Bytes of an element of the tensor axes that any placement names; 0 if there are no elements.
+    pub(super) fn unit(&self) -> f64 {
+        let named: f64 = self.splits.iter().map(|split| split.extent as f64).product();
+        if named > 0.0 { self.source.bytes() as f64 / named } else { 0.0 }
+    }
+
     /// The most elements of one tensor axis that a device holds.
     pub(super) fn held_of(&self, view: &View, split: usize) -> usize {
         let Some(extent) = self.splits.get(split).map(|split| split.extent) else { return 1 };
