@@ -95,6 +95,11 @@ impl Splits {
     pub(super) const fn minus(self, other: Self) -> Self {
         Self((self.bits() & !other.bits()).to_ne_bytes())
     }
+    /// With `axes` as they are in another one, the rest as here.
+    pub(super) const fn with(self, axes: AxisSet, other: Self) -> Self {
+        let theirs = u128::from_ne_bytes([axes.0; MAX_SPLIT]);
+        Self((self.bits() & !theirs | other.bits() & theirs).to_ne_bytes())
+    }
     /// The mesh axes that split anything.
     pub(super) const fn all(self) -> AxisSet {
         let half = (self.bits() | self.bits() >> 64) as u64;
@@ -104,25 +109,47 @@ impl Splits {
     }
 }
 
+/// What is known of each set of mesh axes: for the sets of the first four axes, and for those of the last four.
+#[derive(Clone, Copy)]
+pub(super) struct BySet<T>([[T; 16]; 2]);
+
+impl<T: Copy> BySet<T> {
+    /// From what is known of each axis, and how that of several is put together.
+    pub(super) fn of(each: [T; MAX_MESH_AXES], none: T, join: impl Fn(T, T) -> T) -> Self {
+        let mut all = [[none; 16]; 2];
+        for (known, each) in all.iter_mut().zip(each.chunks(4)) {
+            let mut n = 1;
+            for one in each {
+                let (before, with) = known.split_at_mut(n);
+                before.iter().zip(with).for_each(|(before, with)| *with = join(*before, *one));
+                n *= 2;
+            }
+        }
+        Self(all)
+    }
+    /// Of the axes of a set that are among the first four, and of those among the last four.
+    pub(super) fn halves(&self, set: AxisSet) -> [T; 2] {
+        let [[low, ..], [high, ..]] = &self.0;
+        let [lows, highs] = &self.0;
+        [
+            lows.get(usize::from(set.0 & 15)).copied().unwrap_or(*low),
+            highs.get(usize::from(set.0 >> 4)).copied().unwrap_or(*high),
+        ]
+    }
+}
+
 /// The size of each mesh axis; 1 beyond the last.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     sizes: [usize; MAX_MESH_AXES],
-    /// The products over each set of the first four axes, and of the last four.
-    products: [[usize; 16]; 2],
+    products: BySet<usize>,
 }
 
 impl Sizes {
     pub(super) fn of(mesh: &DeviceMesh) -> Self {
         let mut sizes = [1; MAX_MESH_AXES];
         sizes.iter_mut().zip(mesh.shape()).for_each(|(slot, size)| *slot = *size);
-        let mut products = [[1; 16]; 2];
-        for (products, sizes) in products.iter_mut().zip(sizes.chunks(4)) {
-            for (set, product) in products.iter_mut().enumerate() {
-                let axes = sizes.iter().enumerate().filter(|(axis, _)| set >> axis & 1 == 1);
-                *product = axes.map(|(_, size)| size).product();
-            }
-        }
+        let products = BySet::of(sizes, 1, |a, b| a * b);
         Self { sizes, products }
     }
     pub(super) fn get(&self, axis: usize) -> usize {
@@ -130,10 +157,8 @@ impl Sizes {
     }
     /// The number of devices along several axes together; it divides the number of devices of the mesh.
     pub(super) fn ways(&self, set: AxisSet) -> usize {
-        let [low, high] = &self.products;
-        let part =
-            |products: &[usize; 16], set: u8| products.get(usize::from(set & 15)).copied().unwrap_or(1);
-        part(low, set.0) * part(high, set.0 >> 4)
+        let [low, high] = self.products.halves(set);
+        low * high
     }
 }
 
@@ -180,6 +205,8 @@ mod tests {
         let rest = splits.minus(Splits::only(3, a));
         assert_eq!((rest.get(0), rest.get(3)), (a, b));
         assert_eq!(rest.minus(Splits::only(0, a)).all(), b);
+        let other = Splits::only(1, a).or(Splits::only(2, b));
+        assert_eq!(splits.with(a, other), Splits::only(1, a).or(Splits::only(MAX_SPLIT - 1, b)).or(Splits::only(3, b)));
     }
 
     #[test]

@@ -3,11 +3,10 @@
 use super::axis_set::{AxisSet, Sizes};
 use super::mesh_move;
 use super::overlap::{common, total};
-use super::state::{Foreign, Problem, Split, View};
+use super::state::{Foreign, Problem, View};
 use crate::backend::{Step, StepKind};
 use crate::placement::Ranges;
 use crate::plan::{CostModel, CostUnit, StepQuery, VolumeCost};
-use crate::split::balanced;
 use crate::{DeviceMesh, Error, ErrorKind, MAX_MESH_AXES, Result};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
@@ -137,13 +136,6 @@ impl<'a> Pricing<'a> {
         if self.unit == 0.0 {
             return Some(0.0);
         }
-        if !problem.any_custom() {
-            let likely = likely_most(problem, old, new);
-            let received = |last| self.unit * received_by(problem, old, new, last) as f64;
-            if likely.into_iter().any(|last| too_much(received(last))) {
-                return None;
-            }
-        }
         // Tensor axes that do not change multiply what the others receive; their largest piece is independent of those.
         let mut each = self.unit;
         let mut changes = SmallVec::new();
@@ -156,6 +148,9 @@ impl<'a> Pricing<'a> {
         }
         let too_many = |elements| too_much(each * elements as f64);
         let mut most = Most { sizes: &problem.sizes, changes, too_many, so_far: 0 };
+        if !problem.any_custom() && !most.try_likely(likely_most(problem, old, new)) {
+            return None;
+        }
         most.received().map(|received| each * received as f64)
     }
 }
@@ -172,24 +167,6 @@ fn likely_most(problem: &Problem<'_>, old: &View, new: &View) -> [AxisSet; 2] {
     }
     let left = old.sharded.minus(new.sharded);
     [left.or(later), left.or(same)]
-}
-
-/// The elements that the device gets and does not have which is last along some mesh axes and first along the others, by
-/// balanced splits.
-fn received_by(problem: &Problem<'_>, old: &View, new: &View, last: AxisSet) -> usize {
-    let sizes = &problem.sizes;
-    let range = |extent: usize, axes: AxisSet| {
-        let along = axes.and(last).iter();
-        let part = along.map(|axis| (sizes.get(axis) - 1) * sizes.ways(axes.after(axis))).sum();
-        balanced(extent, sizes.ways(axes), part)
-    };
-    let (mut gets, mut has) = (1, 1);
-    for (split, Split { extent, .. }) in problem.splits.iter().enumerate() {
-        let (from, to) = (range(*extent, old.splits.get(split)), range(*extent, new.splits.get(split)));
-        gets *= to.len();
-        has *= from.end.min(to.end).saturating_sub(from.start.max(to.start));
-    }
-    gets - has
 }
 
 /// Whether the ranges of a tensor axis differ.
@@ -209,23 +186,40 @@ struct Side {
     size: usize,
     larger: usize,
     custom: Option<Foreign>,
+    /// The number of a device's part, as far as mesh axes have been gone through.
+    part: usize,
 }
 
 impl Side {
     fn of(problem: &Problem<'_>, view: &View, split: usize, extent: usize) -> Self {
         let axes = view.splits.get(split);
         let ways = problem.sizes.ways(axes);
-        Self { axes, size: extent / ways, larger: extent % ways, custom: problem.custom(view, split) }
+        let (size, larger) = (extent / ways, extent % ways);
+        Self { axes, size, larger, custom: problem.custom(view, split), part: 0 }
     }
 
-    /// A part of a balanced split, as [`crate::split::balanced`] cuts it but without a division.
-    fn range(&self, part: usize) -> Range<usize> {
-        let start = part * self.size + part.min(self.larger);
-        start..start + self.size + usize::from(part < self.larger)
+    /// Goes to the part of the devices that are last along some mesh axes and first along the others.
+    fn go_to(&mut self, sizes: &Sizes, last: AxisSet) {
+        let along = self.axes.and(last).iter();
+        self.part = along.map(|axis| (sizes.get(axis) - 1) * sizes.ways(self.axes.after(axis))).sum();
+    }
+
+    /// Goes so many coordinates on along a mesh axis.
+    fn turn(&mut self, sizes: &Sizes, axis: usize, by: usize) {
+        if self.axes.contains(axis) {
+            let below = sizes.ways(self.axes.after(axis));
+            self.part = self.part.wrapping_add(by.wrapping_mul(below));
+        }
+    }
+
+    /// The device's part of a balanced split, as [`crate::split::balanced`] cuts it but without a division.
+    fn range(&self) -> Range<usize> {
+        let start = self.part * self.size + self.part.min(self.larger);
+        start..start + self.size + usize::from(self.part < self.larger)
     }
 
     /// The coordinate on a mesh axis of the first part that is smaller than the first: there the sizes change.
-    fn turn(&self, sizes: &Sizes, mesh_axis: usize) -> usize {
+    fn bend(&self, sizes: &Sizes, mesh_axis: usize) -> usize {
         self.larger / sizes.ways(self.axes.after(mesh_axis)) % sizes.get(mesh_axis)
     }
 }
@@ -235,9 +229,6 @@ struct Change {
     extent: usize,
     from: Side,
     to: Side,
-    /// The number of the old and of the new part of a device, as far as mesh axes have been gone through.
-    old: usize,
-    new: usize,
 }
 
 impl Change {
@@ -247,22 +238,22 @@ impl Change {
             extent,
             from: Side::of(problem, old, split, extent),
             to: Side::of(problem, new, split, extent),
-            old: 0,
-            new: 0,
         }
     }
 
-    /// How many indices a device has afterwards, and how many of them it had, by the numbers of its parts.
-    fn gets_and_has(&self, sizes: &Sizes, old: usize, new: usize) -> (usize, usize) {
+    /// How many indices the device has afterwards, and how many of them it had.
+    fn gets_and_has(&self, sizes: &Sizes) -> (usize, usize) {
         if self.is_custom() {
-            let ranges = |side: &Side, part| match side.custom {
-                Some(custom) => custom.interned.placement().ranges(self.extent, sizes.ways(side.axes), part),
-                None => smallvec![side.range(part)],
+            let ranges = |side: &Side| match side.custom {
+                Some(custom) => {
+                    custom.interned.placement().ranges(self.extent, sizes.ways(side.axes), side.part)
+                }
+                None => smallvec![side.range()],
             };
-            let (old, new): (Ranges, Ranges) = (ranges(&self.from, old), ranges(&self.to, new));
+            let (old, new): (Ranges, Ranges) = (ranges(&self.from), ranges(&self.to));
             return (total(&new), common(&old, &new));
         }
-        let (old, new) = (self.from.range(old), self.to.range(new));
+        let (old, new) = (self.from.range(), self.to.range());
         (new.len(), old.end.min(new.end).saturating_sub(old.start.max(new.start)))
     }
 
@@ -305,12 +296,26 @@ struct Most<'a, F> {
 }
 
 impl<F: Fn(usize) -> bool> Most<'_, F> {
+    /// Counts the devices that are last along some mesh axes and first along the others; false, and sooner, if it is too many.
+    fn try_likely(&mut self, devices: impl IntoIterator<Item = AxisSet>) -> bool {
+        devices.into_iter().all(|last| {
+            self.go_to(last);
+            self.count()
+        })
+    }
+
     /// `None`, and sooner, if it is too many.
     fn received(&mut self) -> Option<usize> {
-        match self.corners() {
-            Some(corners) => self.from(&corners, 0).then_some(self.so_far),
-            None => Some(self.changes.iter().map(Change::most).product()),
+        let most: usize = self.changes.iter().map(Change::most).product();
+        // One that keeps nothing of the largest part there is.
+        if self.so_far < most {
+            let Some(corners) = self.corners() else { return Some(most) };
+            self.go_to(AxisSet::EMPTY);
+            if !self.from(&corners, 0) {
+                return None;
+            }
         }
+        Some(self.so_far)
     }
 
     /// `None` if there are too many.
@@ -334,8 +339,8 @@ impl<F: Fn(usize) -> bool> Most<'_, F> {
                 let mut at: SmallVec<[usize; 16]> = smallvec![0, size - 1];
                 // A split without a remainder has no bend.
                 for side in both().filter(|side| side.axes.contains(axis) && side.larger != 0) {
-                    let turn = side.turn(sizes, axis);
-                    at.extend([turn.saturating_sub(1), turn, (turn + 1).min(size - 1)]);
+                    let bend = side.bend(sizes, axis);
+                    at.extend([bend.saturating_sub(1), bend, (bend + 1).min(size - 1)]);
                 }
                 at.sort_unstable();
                 at.dedup();
@@ -361,22 +366,26 @@ impl<F: Fn(usize) -> bool> Most<'_, F> {
         all
     }
 
+    /// Goes to the device that is last along some mesh axes and first along the others.
+    fn go_to(&mut self, last: AxisSet) {
+        for Change { from, to, .. } in &mut self.changes {
+            from.go_to(self.sizes, last);
+            to.go_to(self.sizes, last);
+        }
+    }
+
     /// Goes so many coordinates on along a mesh axis.
     fn turn(&mut self, axis: usize, by: usize) {
-        for Change { from, to, old, new, .. } in &mut self.changes {
-            for (part, side) in [(old, from), (new, to)] {
-                if side.axes.contains(axis) {
-                    let below = self.sizes.ways(side.axes.after(axis));
-                    *part = part.wrapping_add(by.wrapping_mul(below));
-                }
-            }
+        for Change { from, to, .. } in &mut self.changes {
+            from.turn(self.sizes, axis, by);
+            to.turn(self.sizes, axis, by);
         }
     }
 
     fn count(&mut self) -> bool {
         let (mut gets, mut has) = (1, 1);
         for change in &self.changes {
-            let (all, kept) = change.gets_and_has(self.sizes, change.old, change.new);
+            let (all, kept) = change.gets_and_has(self.sizes);
             gets *= all;
             has *= kept;
         }

@@ -3,7 +3,7 @@
 //! For meshes of one shape but of other devices there are two layers of states, one per mesh, and moves between them.
 
 use super::axis_set::AxisSet;
-use super::floor::Floor;
+use super::floor::{Floor, Weight};
 use super::mesh_move;
 use super::price::{Pricing, checked};
 use super::reference;
@@ -423,23 +423,21 @@ impl<'a> Search<'a> {
         legal: impl Fn(&View, AxisSet) -> bool,
     ) {
         for axes in axes.subsets().filter(|axes| could(*axes)) {
-            let to = self.beside(here, self.problem.code_after(here.view.code, axes, toward));
-            self.step(here, to, kind, axes, |next| legal(next, axes));
+            let next = self.problem.moved(&here.view, axes, toward);
+            self.step(here, &next, kind, axes, |next| legal(next, axes));
         }
     }
 
     /// A step of a collective that is worth it and legal. Whether it is legal takes longest.
-    fn step(&mut self, here: &Here, to: u32, kind: StepKind, axes: AxisSet, legal: impl Fn(&View) -> bool) {
-        let spare = self.spare(here, to);
+    fn step(&mut self, here: &Here, next: &View, kind: StepKind, axes: AxisSet, legal: impl Fn(&View) -> bool) {
+        let to = self.beside(here, next.code);
+        let spare = self.spare(here, to, next);
         if spare <= 0.0 {
             return;
         }
         let price = self.price(here, kind, axes, 0.0);
-        if price < spare || price.is_nan() {
-            let next = self.view(to);
-            if legal(&next) {
-                self.take(here, to, kind, axes, price);
-            }
+        if (price < spare || price.is_nan()) && legal(next) {
+            self.take(here, to, kind, axes, price);
         }
     }
 
@@ -457,6 +455,7 @@ impl<'a> Search<'a> {
         }
         for aside in choices.exchange_aside.subsets().chain([AxisSet::EMPTY]) {
             let others = choices.all_to_all.minus(aside);
+            let begun = problem.moved(view, aside, Toward::Detour);
             for axes in others.subsets().chain([AxisSet::EMPTY]) {
                 let changed = aside.or(axes);
                 // A device keeps its part of what it holds.
@@ -464,12 +463,11 @@ impl<'a> Search<'a> {
                 if changed.is_empty() || least >= spare {
                     continue;
                 }
-                let code = problem.code_after(view.code, aside, Toward::Detour);
-                let to = self.beside(here, problem.code_after(code, axes, Toward::Target));
-                if least >= self.spare(here, to) {
+                let next = problem.moved(&begun, axes, Toward::Target);
+                let to = self.beside(here, next.code);
+                if least >= self.spare(here, to, &next) {
                     continue;
                 }
-                let next = self.view(to);
                 let (kind, axes) = (StepKind::AllToAll, problem.widened(view, &next, changed));
                 let price = self.price(here, kind, axes, 0.0);
                 self.take(here, to, kind, axes, price);
@@ -483,10 +481,12 @@ impl<'a> Search<'a> {
         let Some(kind) = problem.reducing(StepKind::ReduceScatter) else { return };
         for aside in choices.scatter_aside.subsets() {
             let others = choices.reduce_scatter.minus(aside);
+            let begun = problem.moved(view, aside, Toward::Detour);
             for direct in others.subsets().chain([AxisSet::EMPTY]) {
-                let (axes, code) = (aside.or(direct), problem.code_after(view.code, aside, Toward::Detour));
-                let to = self.beside(here, problem.code_after(code, direct, Toward::Target));
-                self.step(here, to, kind, axes, |next| problem.within(view, next, AxisSet::EMPTY));
+                let next = problem.moved(&begun, direct, Toward::Target);
+                self.step(here, &next, kind, aside.or(direct), |next| {
+                    problem.within(view, next, AxisSet::EMPTY)
+                });
             }
         }
     }
@@ -494,12 +494,12 @@ impl<'a> Search<'a> {
     /// An exchange of ranges that brings `axes` to their targets or detours, unless a collective does just that.
     fn permute(&mut self, here: &Here, choices: &Choices, axes: AxisSet, toward: Toward) {
         let (problem, view) = (self.problem, &here.view);
-        let to = self.beside(here, problem.code_after(view.code, axes, toward));
-        let spare = self.spare(here, to);
+        let next = problem.moved(view, axes, toward);
+        let to = self.beside(here, next.code);
+        let spare = self.spare(here, to, &next);
         if spare <= 0.0 {
             return;
         }
-        let next = self.view(to);
         let joined = next.sharded.and(axes).is_empty() && axes.is_within(choices.all_gather);
         let by_collective = (joined || axes.is_within(choices.all_to_all))
             && problem.within(view, &next, axes)
@@ -533,7 +533,7 @@ impl<'a> Search<'a> {
         let straight = code != problem.goal && problem.is_plain(code) && problem.is_plain(problem.goal);
         for code in [Some(code), Some(problem.goal).filter(|_| straight)].into_iter().flatten() {
             let to = self.layer + u32::from(code.0);
-            if self.spare(here, to) > 0.0 {
+            if self.spare(here, to, &problem.view(code)) > 0.0 {
                 let received = mesh_move::received(&before, &on(problem.target.mesh(), code)?);
                 let price = self.price(here, kind, axes, received);
                 self.take(here, to, kind, axes, price);
@@ -547,13 +547,16 @@ impl<'a> Search<'a> {
     }
 
     /// The price at which a step would not be worth it; not positive where none is, to a state that is forbidden least of all.
-    fn spare(&mut self, here: &Here, to: u32) -> f64 {
-        let code = self.code(to);
+    fn spare(&mut self, here: &Here, to: u32, next: &View) -> f64 {
         let Some(node) = self.nodes.get_mut(to as usize) else { return 0.0 };
         if node.held.is_nan() {
-            let (problem, view) = (self.problem, self.problem.view(code));
-            node.held = if problem.is_mapping(&view) { problem.held(&view) } else { f64::INFINITY };
-            node.floor = self.floor.as_ref().map_or(0.0, |floor| floor.from(&view));
+            let problem = self.problem;
+            let weight = match &self.floor {
+                Some(floor) => floor.weigh(next),
+                None => Weight { held: problem.held(next), floor: 0.0 },
+            };
+            node.held = if problem.is_mapping(next) { weight.held } else { f64::INFINITY };
+            node.floor = weight.floor;
             if node.held > self.limit || node.held.is_infinite() {
                 node.key = f64::NEG_INFINITY;
             }

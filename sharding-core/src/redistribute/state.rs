@@ -6,7 +6,7 @@
 //! set of indices per tensor axis, and legality is decided tensor axis by tensor axis. And several mesh axes split a
 //! tensor axis in mesh order, so which ones do is a set, and "the first of them" is a prefix of it.
 
-use super::axis_set::{AxisSet, MAX_SPLIT, Sizes, Splits, nests};
+use super::axis_set::{AxisSet, BySet, MAX_SPLIT, Sizes, Splits, nests};
 use crate::backend::StepKind;
 use crate::placement::{Interned, sharded};
 use crate::{MAX_MESH_AXES, Place, Places, ReduceOp, TensorLayout};
@@ -179,10 +179,10 @@ pub(super) struct Problem<'a> {
     pub(super) splits: SmallVec<[Split; 4]>,
     /// Mesh axes that stay, by what they split.
     pinned: Splits,
-    /// The bits of a code that are a mesh axis's.
-    bits: [u16; MAX_MESH_AXES],
-    /// The code after all have gone somewhere, by [`Toward`].
-    gone: [u16; 4],
+    /// The bits of a code that are those of mesh axes.
+    bits: BySet<u16>,
+    /// The code after all have gone somewhere and what they split then, by [`Toward`].
+    gone: [(u16, Splits); 4],
     /// The mesh axes whose parts are combined on the way.
     combined: AxisSet,
     /// Custom placements that stay, by mesh axis.
@@ -224,8 +224,8 @@ impl<'a> Problem<'a> {
             movers: SmallVec::new(),
             splits: SmallVec::new(),
             pinned: Splits::default(),
-            bits: [0; MAX_MESH_AXES],
-            gone: [0; 4],
+            bits: BySet::of([0; MAX_MESH_AXES], 0, |a, b| a | b),
+            gone: [(0, Splits::default()); 4],
             combined: AxisSet::EMPTY,
             customs: SmallVec::new(),
             any_custom: false,
@@ -347,20 +347,24 @@ impl<'a> Problem<'a> {
 
     fn plan_codes(&mut self) {
         self.combined = self.partial_at(Station::Source);
+        let mut bits = [0; MAX_MESH_AXES];
         for (index, mover) in self.movers.iter_mut().enumerate() {
             for (splits, slot) in mover.splits.iter_mut().zip(mover.slots) {
                 if let Slot::Local { split, .. } = slot {
                     *splits = Splits::only(split, AxisSet::of(mover.axis));
                 }
             }
-            if let Some(bits) = self.bits.get_mut(mover.axis) {
+            if let Some(bits) = bits.get_mut(mover.axis) {
                 *bits = 3 << (2 * index);
             }
             let towards = [Toward::Whole, Toward::Target, Toward::Detour, Toward::Ranges];
-            for (gone, toward) in self.gone.iter_mut().zip(towards) {
-                *gone |= (mover.after(toward) as u16) << (2 * index);
+            for ((code, splits), toward) in self.gone.iter_mut().zip(towards) {
+                let station = mover.after(toward);
+                *code |= (station as u16) << (2 * index);
+                *splits = splits.or(mover.splits.get(station as usize).copied().unwrap_or_default());
             }
         }
+        self.bits = BySet::of(bits, 0, |a, b| a | b);
     }
 
     fn join(&mut self, named: Splits) {
@@ -424,8 +428,22 @@ impl<'a> Problem<'a> {
 
     /// The mesh axes whose parts are still to be combined.
     pub(super) fn parts(&self, code: Code) -> AxisSet {
-        let is_left = |axis: &usize| self.bits.get(*axis).is_some_and(|bits| code.0 & bits == 0);
+        let is_left = |axis: &usize| code.0 & self.bits(AxisSet::of(*axis)) == 0;
         self.combined.iter().filter(is_left).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)))
+    }
+
+    fn bits(&self, axes: AxisSet) -> u16 {
+        let [low, high] = self.bits.halves(axes);
+        low | high
+    }
+
+    /// Those of the mesh axes that have arrived at their targets.
+    pub(super) fn arrived(&self, code: Code, axes: AxisSet) -> AxisSet {
+        let is_there = |axis: &usize| {
+            let bits = self.bits(AxisSet::of(*axis));
+            code.0 & bits == self.goal.0 & bits
+        };
+        axes.iter().filter(is_there).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)))
     }
 
     /// The mesh axes that come to be Partial.
@@ -513,16 +531,12 @@ impl<'a> Problem<'a> {
         choices
     }
 
-    /// The code of [`Problem::moved`].
-    pub(super) fn code_after(&self, code: Code, axes: AxisSet, toward: Toward) -> Code {
-        let bits = axes.iter().fold(0, |all, axis| all | self.bits.get(axis).copied().unwrap_or(0));
-        let gone = self.gone.get(toward as usize).copied().unwrap_or(0);
-        Code(code.0 & !bits | gone & bits)
-    }
-
     /// The state in which `axes` have gone somewhere.
     pub(super) fn moved(&self, view: &View, axes: AxisSet, toward: Toward) -> View {
-        self.view(self.code_after(view.code, axes, toward))
+        let bits = self.bits(axes);
+        let (gone, splits) = self.gone.get(toward as usize).copied().unwrap_or_default();
+        let splits = view.splits.with(axes, splits);
+        View { code: Code(view.code.0 & !bits | gone & bits), splits, sharded: splits.all() }
     }
 
     /// Whether a step that combines the parts along `axes` leaves the sum in the tree that combining all at once follows. That
