@@ -11,6 +11,7 @@ use crate::backend::StepKind;
 use crate::placement::{Interned, sharded};
 use crate::{MAX_MESH_AXES, Place, Places, ReduceOp, TensorLayout};
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 /// A placement of the open trait on the mesh axis that has it.
 #[derive(Clone, Copy)]
@@ -317,23 +318,27 @@ impl<'a> Problem<'a> {
         let (mesh_axis, names) =
             (mover.axis, [Station::Source, Station::Target].map(|at| mover.place(at).tensor_axis()));
         let axes = self.source.shape().iter().copied().enumerate().rev();
-        let mut free = axes.filter(|(t, _)| !names.contains(&Some(*t)));
+        let mut free: SmallVec<[(usize, usize); 4]> =
+            axes.filter(|(t, _)| !names.contains(&Some(*t))).collect();
+        let is_last = |end: &TensorLayout, t: usize| {
+            !end.places().iter().skip(mesh_axis + 1).any(|place| place.tensor_axis() == Some(t))
+        };
+        let [before, after] = [self.source, self.target];
         let picked = match self.wide {
             None => {
-                let splits = |place: &Place, t: usize| place.tensor_axis() == Some(t);
-                let is_last = |end: &TensorLayout, t: usize| {
-                    !end.places().iter().skip(mesh_axis + 1).any(|place| splits(place, t))
-                };
-                let merit = |(t, extent): &(usize, usize)| {
+                let merit = |(t, extent): &&(usize, usize)| {
                     let even = extent.is_multiple_of(ways);
-                    let last = [self.source, self.target].map(|end| is_last(end, *t));
-                    (last, even, if even { *t } else { *extent })
+                    ((is_last(before, *t), is_last(after, *t)), even, if even { *t } else { *extent })
                 };
-                free.filter(|(_, extent)| self.ordered || extent.is_multiple_of(ways)).max_by_key(merit)
+                let fitting = free.iter().filter(|(_, extent)| self.ordered || extent.is_multiple_of(ways));
+                fitting.max_by_key(merit)
             }
-            Some(nth) => free.clone().nth(nth).or_else(|| free.next()),
+            Some(nth) => {
+                free.sort_by_key(|(t, _)| Reverse((is_last(after, *t), is_last(before, *t))));
+                free.get(nth).or(free.first())
+            }
         };
-        let Some((t, _)) = picked else { return };
+        let Some(&(t, _)) = picked else { return };
         let is_new = !self.splits.iter().any(|split| split.axis == t);
         if is_new && self.splits.len() == MAX_SPLIT {
             return;
