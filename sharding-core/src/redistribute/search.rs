@@ -168,21 +168,27 @@ fn tie(problem: &Problem<'_>, cost: &dyn CostModel, bytes: f64) -> f64 {
 
 #[derive(Clone, Copy)]
 struct Node {
-    /// Price so far, and a little for every step; negative infinity in a state that is forbidden for now.
+    /// Price so far, and a little for every step.
     key: f64,
     cost: f64,
     from: u32,
     kind: StepKind,
     group: AxisSet,
     done: bool,
-    /// Whether just the steps count that were forbidden when it was done.
-    again: bool,
-    /// How often the limit had been raised when it came to be allowed.
-    allowed_since: u32,
-    /// The most elements that a device holds, infinite in a state that no mapping can have; and what is still to be paid at
-    /// least. No numbers until a step led there.
+    /// The most elements that a device holds; and what is still to be paid at least, infinite in a state that no mapping can
+    /// have. No numbers until a step led there.
     held: f64,
     floor: f64,
+}
+
+/// A step that was forbidden when it was found.
+#[derive(Clone, Copy)]
+struct Forbidden {
+    from: u32,
+    to: u32,
+    kind: StepKind,
+    /// The mesh axes that change.
+    axes: AxisSet,
 }
 
 /// A state that steps are taken from.
@@ -209,16 +215,11 @@ struct Search<'a> {
     most: f64,
     nodes: Vec<Node>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
-    /// States from which steps led to ones that the limit forbids, and the least that one of those holds; and this of the
-    /// state that is looked at.
-    stopped: Vec<(f64, u32)>,
-    forbidden: f64,
-    /// How often the limit was raised, and which states count: those that are allowed since it was raised so often.
-    raised: u32,
-    only_since: u32,
-    /// Whether parts have to be combined in the tree of all at once, and the states from which steps would not.
+    /// Steps to states in which a device holds more, and how much.
+    above: Vec<(f64, Forbidden)>,
+    /// Whether parts have to be combined in the tree of all at once, and the steps that would not.
     ordered: bool,
-    disordered: Vec<u32>,
+    disordered: Vec<Forbidden>,
     /// What is wrong with a price of the model.
     wrong: Option<Error>,
     /// The number of states that steps were taken from since it was last resumed.
@@ -238,8 +239,6 @@ impl<'a> Search<'a> {
             kind: StepKind::Relabel,
             group: AxisSet::EMPTY,
             done: false,
-            again: false,
-            allowed_since: 0,
             held: f64::NAN,
             floor: f64::NAN,
         };
@@ -258,10 +257,7 @@ impl<'a> Search<'a> {
             most: most + 64.0 * step_key,
             nodes: vec![unknown; layer as usize * (1 + usize::from(other_mesh))],
             heap: BinaryHeap::with_capacity(64),
-            stopped: Vec::new(),
-            forbidden: f64::INFINITY,
-            raised: 0,
-            only_since: 0,
+            above: Vec::new(),
             ordered: problem.ordered,
             disordered: Vec::new(),
             wrong: None,
@@ -284,20 +280,16 @@ impl<'a> Search<'a> {
 
     /// The least limit within which there are states that could be of use and are not within this one.
     fn next_limit(&self) -> Option<f64> {
-        self.stopped.iter().map(|(held, _)| *held).min_by(f64::total_cmp)
+        self.above.iter().map(|(held, _)| *held).min_by(f64::total_cmp)
     }
 
-    /// Lets devices hold more; the search goes on from the states from which steps were forbidden.
+    /// Lets devices hold more; the search goes on by the steps that were forbidden.
     fn raise(&mut self, limit: f64) {
         self.limit = limit;
-        self.raised += 1;
-        for node in self.nodes.iter_mut().filter(|node| node.key == f64::NEG_INFINITY && node.held <= limit) {
-            (node.key, node.allowed_since) = (f64::INFINITY, self.raised);
-        }
-        let (forbidden, allowed): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.stopped).into_iter().partition(|(held, _)| *held > limit);
-        self.stopped = forbidden;
-        self.resume(allowed.into_iter().map(|(_, at)| at), true);
+        let (above, allowed): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.above).into_iter().partition(|(held, _)| *held > limit);
+        self.above = above;
+        self.resume(allowed.into_iter().map(|(_, step)| step));
     }
 
     /// Whether sums have to follow one tree.
@@ -305,20 +297,19 @@ impl<'a> Search<'a> {
         self.ordered
     }
 
-    /// Lets sums follow any tree; the search goes on from the states from which steps were forbidden.
+    /// Lets sums follow any tree; the search goes on by the steps that were forbidden.
     fn forget_order(&mut self) {
         self.ordered = false;
-        let states = std::mem::take(&mut self.disordered);
-        self.resume(states.into_iter(), false);
+        let steps = std::mem::take(&mut self.disordered);
+        self.resume(steps.into_iter());
     }
 
-    fn resume(&mut self, states: impl Iterator<Item = u32>, again: bool) {
+    fn resume(&mut self, steps: impl Iterator<Item = Forbidden>) {
         self.looked_at = 0;
-        for at in states {
-            if let Some(node) = self.nodes.get_mut(at as usize) {
-                (node.done, node.again) = (false, again);
-                self.heap.push(Reverse(((node.key + node.floor).to_bits(), at)));
-            }
+        for Forbidden { from, to, kind, axes } in steps {
+            let (here, next) = (self.here(from), self.view(to));
+            let spare = self.spare(&here, to, &next);
+            self.consider(&here, to, &next, kind, axes, spare);
         }
     }
 
@@ -341,29 +332,26 @@ impl<'a> Search<'a> {
     }
 
     fn run(&mut self) -> Result<()> {
-        while let Some(Reverse((_, at))) = self.heap.pop() {
-            let Some(node) = self.nodes.get_mut(at as usize) else { continue };
-            if node.done {
-                continue;
-            }
-            node.done = true;
-            self.only_since = if std::mem::take(&mut node.again) { self.raised } else { 0 };
-            if at == self.goal {
-                return Ok(());
-            }
-            self.expand(at)?;
+        loop {
             if let Some(wrong) = self.wrong.take() {
                 return Err(wrong);
             }
+            let Some(Reverse((_, at))) = self.heap.pop() else { return Ok(()) };
+            let Some(node) = self.nodes.get_mut(at as usize) else { continue };
+            if std::mem::replace(&mut node.done, true) {
+                continue;
+            }
+            if at == self.goal {
+                return Ok(());
+            }
+            self.expand(at);
         }
-        Ok(())
     }
 
-    fn expand(&mut self, at: u32) -> Result<()> {
+    fn expand(&mut self, at: u32) {
         let problem = self.problem;
         let here = &self.here(at);
         let view = &here.view;
-        self.forbidden = f64::INFINITY;
         let mut choices = problem.choices(view);
         self.looked_at += 1;
         if problem.is_wide() && self.looked_at > DETOUR_STATES.max(self.layer / 4) {
@@ -373,28 +361,23 @@ impl<'a> Search<'a> {
         let (to, whole, aside) = (Toward::Target, Toward::Whole, Toward::Detour);
         let any = |_| true;
         let last = |axes| problem.are_last(view, axes);
-        let inside = |next: &View, _| problem.within(view, next, AxisSet::EMPTY);
         if let Some(kind) = problem.reducing(StepKind::ReduceScatter) {
-            self.steps(here, kind, choices.reduce_scatter, to, any, inside);
+            self.steps(here, kind, choices.reduce_scatter, to, any);
         }
-        self.steps(here, StepKind::LocalSlice, choices.slice_aside, aside, any, inside);
+        self.steps(here, StepKind::LocalSlice, choices.slice_aside, aside, any);
         self.scatters(here, &choices);
         if let Some(kind) = problem.reducing(StepKind::AllReduce) {
-            self.steps(here, kind, choices.all_reduce, whole, any, |_, _| true);
+            self.steps(here, kind, choices.all_reduce, whole, any);
         }
-        self.steps(here, StepKind::LocalSlice, choices.local_slice, to, any, inside);
+        self.steps(here, StepKind::LocalSlice, choices.local_slice, to, any);
         let (spare, piece) = (self.most - here.least, self.piece(view));
         let joined = |axes| spare > piece * (problem.sizes.ways(axes) - 1) as f64 && last(axes);
-        self.steps(here, StepKind::AllGather, choices.all_gather, whole, joined, |next, axes| {
-            problem.within(view, next, axes)
-        });
+        self.steps(here, StepKind::AllGather, choices.all_gather, whole, joined);
         // A copy that all hold is given up last; a split may make way before.
         let at_end = problem.is_wide() || choices.keep_one_copy == choices.open;
         let kept = if at_end { choices.keep_one_copy } else { choices.keep_one_copy.and(view.sharded) };
         if let Some(op) = problem.target_op {
-            self.steps(here, StepKind::KeepOneCopy(op), kept, to, last, |next, _| {
-                problem.within(next, view, AxisSet::EMPTY)
-            });
+            self.steps(here, StepKind::KeepOneCopy(op), kept, to, last);
         }
         // What each receives is counted, which takes long; so last, where it is known what others cost.
         for axes in problem.permutes(&choices) {
@@ -404,15 +387,11 @@ impl<'a> Search<'a> {
             self.permute(here, &choices, AxisSet::of(axis), Toward::Detour);
         }
         if self.other_mesh && at < self.layer {
-            self.cross(here)?;
+            self.cross(here);
         }
-        if self.forbidden.is_finite() {
-            self.stopped.push((self.forbidden, at));
-        }
-        Ok(())
     }
 
-    /// The steps of one kind that take some of `axes` somewhere: of those that `could` be legal those that are.
+    /// The steps of one kind that take some of `axes` somewhere, of those that `could` be legal.
     fn steps(
         &mut self,
         here: &Here,
@@ -420,25 +399,18 @@ impl<'a> Search<'a> {
         axes: AxisSet,
         toward: Toward,
         could: impl Fn(AxisSet) -> bool,
-        legal: impl Fn(&View, AxisSet) -> bool,
     ) {
         for axes in axes.subsets().filter(|axes| could(*axes)) {
             let next = self.problem.moved(&here.view, axes, toward);
-            self.step(here, &next, kind, axes, |next| legal(next, axes));
+            self.step(here, &next, kind, axes);
         }
     }
 
-    /// A step of a collective that is worth it and legal. Whether it is legal takes longest.
-    fn step(&mut self, here: &Here, next: &View, kind: StepKind, axes: AxisSet, legal: impl Fn(&View) -> bool) {
+    /// A step to a state on the same mesh.
+    fn step(&mut self, here: &Here, next: &View, kind: StepKind, axes: AxisSet) {
         let to = self.beside(here, next.code);
         let spare = self.spare(here, to, next);
-        if spare <= 0.0 {
-            return;
-        }
-        let price = self.price(here, kind, axes, 0.0);
-        if (price < spare || price.is_nan()) && legal(next) {
-            self.take(here, to, kind, axes, price);
-        }
+        self.consider(here, to, next, kind, axes, spare);
     }
 
     /// What a device holds, where the volume model is in force.
@@ -465,12 +437,10 @@ impl<'a> Search<'a> {
                 }
                 let next = problem.moved(&begun, axes, Toward::Target);
                 let to = self.beside(here, next.code);
-                if least >= self.spare(here, to, &next) {
-                    continue;
+                let spare = self.spare(here, to, &next);
+                if least < spare {
+                    self.consider(here, to, &next, StepKind::AllToAll, changed, spare);
                 }
-                let (kind, axes) = (StepKind::AllToAll, problem.widened(view, &next, changed));
-                let price = self.price(here, kind, axes, 0.0);
-                self.take(here, to, kind, axes, price);
             }
         }
     }
@@ -484,9 +454,7 @@ impl<'a> Search<'a> {
             let begun = problem.moved(view, aside, Toward::Detour);
             for direct in others.subsets().chain([AxisSet::EMPTY]) {
                 let next = problem.moved(&begun, direct, Toward::Target);
-                self.step(here, &next, kind, aside.or(direct), |next| {
-                    problem.within(view, next, AxisSet::EMPTY)
-                });
+                self.step(here, &next, kind, aside.or(direct));
             }
         }
     }
@@ -505,48 +473,38 @@ impl<'a> Search<'a> {
             && problem.within(view, &next, axes)
             || axes.is_within(choices.local_slice.or(choices.slice_aside))
                 && problem.within(view, &next, AxisSet::EMPTY);
-        if by_collective {
-            return;
-        }
-        let (kind, is_volume) = (StepKind::Permute, self.floor.is_some());
-        // The volume model's price is what is received; others' is no less than that of the changing mesh axes alone.
-        let too_much = |received| {
-            let least = if is_volume { received } else { self.price(here, kind, axes, received) };
-            least >= spare
-        };
-        if let Some(received) = self.pricing.received_unless(problem, view, &next, too_much) {
-            let axes = problem.widened(view, &next, axes);
-            self.take(here, to, kind, axes, self.price(here, kind, axes, received));
+        if !by_collective {
+            self.consider(here, to, &next, StepKind::Permute, axes, spare);
         }
     }
 
     /// Moves to the other mesh: shard to shard, or straight to the target's ranges.
-    fn cross(&mut self, here: &Here) -> Result<()> {
-        let (problem, kind, code) = (self.problem, StepKind::Move, here.view.code);
-        let axes =
-            (0..problem.source.mesh().ndim()).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)));
-        let on = |mesh: &DeviceMesh, code: Code| -> Result<TensorLayout> {
-            let mapping = DeviceMapping::new(mesh, problem.places(code))?;
-            problem.source.with_mapping(mapping.with_memory_kind(problem.source.mapping().memory_kind()))
-        };
-        let before = on(problem.source.mesh(), code)?;
+    fn cross(&mut self, here: &Here) {
+        let (problem, code) = (self.problem, here.view.code);
+        let axes = (0..problem.source.mesh().ndim()).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)));
         let straight = code != problem.goal && problem.is_plain(code) && problem.is_plain(problem.goal);
         for code in [Some(code), Some(problem.goal).filter(|_| straight)].into_iter().flatten() {
-            let to = self.layer + u32::from(code.0);
-            if self.spare(here, to, &problem.view(code)) > 0.0 {
-                let received = mesh_move::received(&before, &on(problem.target.mesh(), code)?);
-                let price = self.price(here, kind, axes, received);
-                self.take(here, to, kind, axes, price);
-            }
+            let (to, next) = (self.layer + u32::from(code.0), problem.view(code));
+            let spare = self.spare(here, to, &next);
+            self.consider(here, to, &next, StepKind::Move, axes, spare);
         }
-        Ok(())
+    }
+
+    /// The most bytes that one device receives by a move to the other mesh.
+    fn received_by_move(&self, old: Code, new: Code) -> Result<f64> {
+        let Problem { source, target, .. } = self.problem;
+        let memory = source.mapping().memory_kind();
+        let on = |mesh: &DeviceMesh, code: Code| -> Result<TensorLayout> {
+            source.with_mapping(DeviceMapping::new(mesh, self.problem.places(code))?.with_memory_kind(memory))
+        };
+        Ok(mesh_move::received(&on(source.mesh(), old)?, &on(target.mesh(), new)?))
     }
 
     fn key(&self, index: u32) -> f64 {
         self.nodes.get(index as usize).map_or(f64::INFINITY, |node| node.key)
     }
 
-    /// The price at which a step would not be worth it; not positive where none is, to a state that is forbidden least of all.
+    /// The price at which a step would not be worth it; not positive where none is.
     fn spare(&mut self, here: &Here, to: u32, next: &View) -> f64 {
         let Some(node) = self.nodes.get_mut(to as usize) else { return 0.0 };
         if node.held.is_nan() {
@@ -555,17 +513,11 @@ impl<'a> Search<'a> {
                 Some(floor) => floor.weigh(next),
                 None => Weight { held: problem.held(next), floor: 0.0 },
             };
-            node.held = if problem.is_mapping(next) { weight.held } else { f64::INFINITY };
-            node.floor = weight.floor;
-            if node.held > self.limit || node.held.is_infinite() {
-                node.key = f64::NEG_INFINITY;
-            }
+            node.held = weight.held;
+            // No step to what is no state is worth anything.
+            node.floor = if problem.is_mapping(next) { weight.floor } else { f64::INFINITY };
         }
-        let left = self.most - node.floor - here.least;
-        if node.key == f64::NEG_INFINITY && left > 0.0 {
-            self.forbidden = self.forbidden.min(node.held);
-        }
-        if node.allowed_since < self.only_since { 0.0 } else { left.min(node.key - here.least) }
+        (self.most - node.floor).min(node.key) - here.least
     }
 
     /// The number of a state on the mesh that another lies on.
@@ -577,11 +529,60 @@ impl<'a> Search<'a> {
         self.pricing.step(self.problem, self.mesh(here.at >= self.layer), kind, &here.view, group, received)
     }
 
-    /// Takes a step to a state that is allowed, unless it combines parts in an order in which they must not.
-    fn take(&mut self, here: &Here, to: u32, kind: StepKind, axes: AxisSet, price: f64) {
+    /// Takes a step if it is legal and costs less than `spare`, which is looked at first where it takes less; or keeps it for
+    /// when it is no longer forbidden.
+    fn consider(&mut self, here: &Here, to: u32, next: &View, kind: StepKind, axes: AxisSet, spare: f64) {
+        if spare <= 0.0 {
+            return;
+        }
+        let (problem, view) = (self.problem, &here.view);
+        let step = Forbidden { from: here.at, to, kind, axes };
+        let held = self.nodes.get(to as usize).map_or(0.0, |node| node.held);
+        if held > self.limit {
+            self.above.push((held, step));
+            return;
+        }
+        let none = AxisSet::EMPTY;
+        let is_worth = |price: f64| price < spare || price.is_nan();
+        let (group, price) = match kind {
+            StepKind::Permute => {
+                // The volume model's price is what is received; others' is no less than that of the changing mesh axes alone.
+                let is_volume = self.floor.is_some();
+                let too_much = |received| {
+                    !is_worth(if is_volume { received } else { self.price(here, kind, axes, received) })
+                };
+                let Some(received) = self.pricing.received_unless(problem, view, next, too_much) else { return };
+                let group = problem.widened(view, next, axes);
+                (group, self.price(here, kind, group, received))
+            }
+            StepKind::AllToAll => {
+                let group = problem.widened(view, next, axes);
+                (group, self.price(here, kind, group, 0.0))
+            }
+            StepKind::Move => match self.received_by_move(view.code, next.code) {
+                Ok(received) => (axes, self.price(here, kind, axes, received)),
+                Err(error) => {
+                    self.wrong.get_or_insert(error);
+                    return;
+                }
+            },
+            _ => {
+                let price = self.price(here, kind, axes, 0.0);
+                let legal = || match kind {
+                    StepKind::AllReduce(_) => true,
+                    StepKind::AllGather => problem.within(view, next, axes),
+                    StepKind::KeepOneCopy(_) => problem.within(next, view, none),
+                    _ => problem.within(view, next, none),
+                };
+                if !is_worth(price) || !legal() {
+                    return;
+                }
+                (axes, price)
+            }
+        };
         let combines = matches!(kind, StepKind::ReduceScatter(_) | StepKind::AllReduce(_));
-        if combines && self.ordered && !self.problem.keeps_tree(here.view.code, axes) {
-            self.disordered.push(here.at);
+        if combines && self.ordered && !problem.keeps_tree(view.code, axes) {
+            self.disordered.push(step);
             return;
         }
         if let Err(error) = checked(kind, price) {
@@ -592,16 +593,7 @@ impl<'a> Search<'a> {
         let Some(node) = self.nodes.get_mut(to as usize) else { return };
         let least = key + node.floor;
         if least < self.most && key < node.key && key.is_finite() {
-            *node = Node {
-                key,
-                cost: price,
-                from: here.at,
-                kind,
-                group: axes,
-                done: false,
-                again: false,
-                ..*node
-            };
+            *node = Node { key, cost: price, from: here.at, kind, group, done: false, ..*node };
             if to == self.goal {
                 self.most = key;
             }
