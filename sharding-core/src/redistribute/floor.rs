@@ -2,11 +2,14 @@
 //!
 //! In bytes of one device, on the average over all: what it holds at the end and not now it has to receive, and a gather or
 //! an exchange of ranges costs no less than devices receive by it. An all_to_all may: of uneven cuts a device keeps less than
-//! the share that it is priced by. But it costs no less than it lowers the bound: over `g` devices it makes what
-//! the bound takes for common at most `g` times as large, and that is at most a piece. A step that combines parts costs as much as
-//! what a device holds shrinks by it (all_reduce twice as much, for it gathers again), and nothing can be cut finer before it
-//! than by all mesh axes that ever split anything. Averages know no rounding: they are what the model counts by for
+//! the share that it is priced by. But it costs no less than it lowers the bound: over `g` devices it makes what the bound
+//! takes to be held now and at the end at most `g` times as large, and that is at most a piece. A step that combines parts costs
+//! as much as what a device holds shrinks by it (all_reduce twice as much, for it gathers again), and nothing can be cut finer
+//! before it than by all mesh axes that ever split anything. Averages know no rounding: they are what the model counts by for
 //! collectives, and no more than what it counts for exchanges.
+//!
+//! Mesh axes that come to be Partial count as if they split throughout: keep_one_copy makes the whole of a piece and receives
+//! nothing. Those that are Partial already never split again, and so count as if they had been Replicated from the start.
 
 use super::axis_set::AxisSet;
 use super::state::{Problem, Split, View};
@@ -27,11 +30,11 @@ pub(super) struct Floor<'a> {
     splitting: AxisSet,
 }
 
-/// A tensor axis at the end.
+/// A tensor axis, and how it is split at the end.
 struct End {
     extent: usize,
     axes: AxisSet,
-    /// The size of its largest piece.
+    /// The size of the largest piece.
     most: usize,
 }
 

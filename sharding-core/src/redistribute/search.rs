@@ -31,9 +31,6 @@ pub(super) type Path = SmallVec<[Hop; 4]>;
 /// mesh axes split one of them anyway.
 const DETOURS: usize = 3;
 
-/// After so many states, or a quarter of all, a search of further states begins no more detours: a way takes them early if at all.
-const DETOUR_STATES: u32 = 64;
-
 /// The cheapest path on which no device holds more than before or after; `None` if there is none. Among equal prices the
 /// one of fewest steps.
 ///
@@ -222,8 +219,6 @@ struct Search<'a> {
     disordered: Vec<Forbidden>,
     /// What is wrong with a price of the model.
     wrong: Option<Error>,
-    /// The number of states that steps were taken from since it was last resumed.
-    looked_at: u32,
     /// Added per step, so that of equal prices the shorter path wins whatever the rounding.
     step_key: f64,
 }
@@ -261,7 +256,6 @@ impl<'a> Search<'a> {
             ordered: problem.ordered,
             disordered: Vec::new(),
             wrong: None,
-            looked_at: 0,
             step_key,
         };
         let start = u32::from(problem.start.0);
@@ -305,7 +299,6 @@ impl<'a> Search<'a> {
     }
 
     fn resume(&mut self, steps: impl Iterator<Item = Forbidden>) {
-        self.looked_at = 0;
         for Forbidden { from, to, kind, axes } in steps {
             let (here, next) = (self.here(from), self.view(to));
             let spare = self.spare(&here, to, &next);
@@ -352,11 +345,7 @@ impl<'a> Search<'a> {
         let problem = self.problem;
         let here = &self.here(at);
         let view = &here.view;
-        let mut choices = problem.choices(view);
-        self.looked_at += 1;
-        if problem.is_wide() && self.looked_at > DETOUR_STATES.max(self.layer / 4) {
-            choices.take_no_detours();
-        }
+        let choices = problem.choices(view);
         self.exchanges(here, &choices);
         let (to, whole, aside) = (Toward::Target, Toward::Whole, Toward::Detour);
         let any = |_| true;

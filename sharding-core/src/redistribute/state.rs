@@ -157,20 +157,6 @@ pub(super) struct Choices {
     pub(super) open: AxisSet,
 }
 
-impl Choices {
-    /// Takes away what leads to detours.
-    pub(super) fn take_no_detours(&mut self) {
-        for aside in [
-            &mut self.scatter_aside,
-            &mut self.slice_aside,
-            &mut self.exchange_aside,
-            &mut self.permute_aside,
-        ] {
-            *aside = AxisSet::EMPTY;
-        }
-    }
-}
-
 /// Source and target as the search sees them.
 pub(super) struct Problem<'a> {
     pub(super) source: &'a TensorLayout,
@@ -211,7 +197,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The same problem with more states: all mesh axes that split a tensor axis may make way, and all have a detour, however
-    /// uneven: the `nth` from the end of the tensor axes that they do not split anyway.
+    /// uneven: the `nth` best of the tensor axes that they do not split anyway.
     pub(super) fn wide(source: &'a TensorLayout, target: &'a TensorLayout, nth: usize) -> Self {
         Self::of(source, target, Some(nth))
     }
@@ -310,9 +296,10 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The detour of a mover, one of the tensor axes that it does not split anyway: what [`Problem::wide`] says, or the one
-    /// that is most likely of use. Best is one of which it would be the last to split it, first of all before, for parts do not
-    /// come there by an exchange, then after, so that it can go by itself; then one that so many ways cut evenly.
+    /// The detour of a mover, one of the tensor axes that it does not split anyway: the one that is most likely of use, or what
+    /// [`Problem::wide`] says. Good is one that no later mesh axis splits before, for parts do not come there by an exchange,
+    /// and none after, so that it can go by itself; then one that so many ways cut evenly. In a wide problem an exchange leads
+    /// anywhere, but only the last mesh axis can give its split up for a copy: so after counts for more.
     fn plan_detour(&mut self, index: usize, ways: usize) {
         let Some(mover) = self.movers.get(index) else { return };
         let (mesh_axis, names) =
