@@ -143,6 +143,8 @@ impl<T: Copy> BySet<T> {
 pub(super) struct Sizes {
     sizes: [usize; MAX_MESH_AXES],
     products: BySet<usize>,
+    /// The same, to divide by.
+    divisors: BySet<f64>,
 }
 
 impl Sizes {
@@ -150,7 +152,8 @@ impl Sizes {
         let mut sizes = [1; MAX_MESH_AXES];
         sizes.iter_mut().zip(mesh.shape()).for_each(|(slot, size)| *slot = *size);
         let products = BySet::of(sizes, 1, |a, b| a * b);
-        Self { sizes, products }
+        let divisors = BySet::of(sizes.map(|size| size as f64), 1.0, |a, b| a * b);
+        Self { sizes, products, divisors }
     }
     pub(super) fn get(&self, axis: usize) -> usize {
         self.sizes.get(axis).copied().unwrap_or(1)
@@ -158,6 +161,11 @@ impl Sizes {
     /// The number of devices along several axes together; it divides the number of devices of the mesh.
     pub(super) fn ways(&self, set: AxisSet) -> usize {
         let [low, high] = self.products.halves(set);
+        low * high
+    }
+    /// The same, to divide by.
+    pub(super) fn divisor(&self, set: AxisSet) -> f64 {
+        let [low, high] = self.divisors.halves(set);
         low * high
     }
 }
@@ -206,7 +214,10 @@ mod tests {
         assert_eq!((rest.get(0), rest.get(3)), (a, b));
         assert_eq!(rest.minus(Splits::only(0, a)).all(), b);
         let other = Splits::only(1, a).or(Splits::only(2, b));
-        assert_eq!(splits.with(a, other), Splits::only(1, a).or(Splits::only(MAX_SPLIT - 1, b)).or(Splits::only(3, b)));
+        assert_eq!(
+            splits.with(a, other),
+            Splits::only(1, a).or(Splits::only(MAX_SPLIT - 1, b)).or(Splits::only(3, b))
+        );
     }
 
     #[test]

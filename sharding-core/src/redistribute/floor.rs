@@ -70,7 +70,7 @@ impl<'a> Floor<'a> {
     }
 
     pub(super) fn piece(&self, axes: AxisSet) -> f64 {
-        self.bytes / self.problem.sizes.ways(axes) as f64
+        self.bytes / self.problem.sizes.divisor(axes)
     }
 
     /// What any all_to_all costs and what is still to be paid after it, at least: it leaves devices as much as they held.
@@ -93,15 +93,15 @@ impl<'a> Floor<'a> {
             held *= piece as f64;
             largest *= most;
             // The least of all shares, without a division for each.
-            let (extent, room) = (*extent as f64, sizes.ways(now.or(*axes)) as f64 * most);
+            let (extent, room) = (*extent as f64, sizes.divisor(now.or(*axes)) * most);
             if extent * parts < share * room {
                 (share, parts) = (extent, room);
             }
         }
         // Along the mesh axes that come to be Partial it does not matter by whom it is held.
         let kept = self.still_kept(view);
-        let by_any = largest * share / parts * sizes.ways(kept.and(view.sharded)) as f64;
-        let missing = self.end(kept) - by_any / sizes.ways(kept) as f64;
+        let by_any = largest * share / parts * sizes.divisor(kept.and(view.sharded));
+        let missing = self.end(kept) - by_any / sizes.divisor(kept);
         Weight { held, floor: self.rest(view, kept, missing.max(self.grown(view, kept))) }
     }
 
@@ -127,7 +127,7 @@ impl<'a> Floor<'a> {
             return received;
         }
         let never = self.kept.minus(kept).or(parts);
-        let (finest, ways) = (self.piece(self.splitting.minus(never)), self.problem.sizes.ways(parts) as f64);
+        let (finest, ways) = (self.piece(self.splitting.minus(never)), self.problem.sizes.divisor(parts));
         // Combining now and receiving what is missing now; or cutting first, which makes more to receive.
         let now = finest * (1.0 - 1.0 / ways) + received;
         now.max(self.end(kept) + finest * (1.0 - 2.0 / ways))

@@ -15,6 +15,9 @@ use std::ops::Range;
 /// shard. Only custom placements reach it: their coordinates have no corners.
 const MAX_COORDINATES: usize = 1 << 20;
 
+/// Up to so many coordinates on a mesh axis are all looked at: to find out which of them matter takes longer.
+const FEW_COORDINATES: usize = 8;
+
 impl Step {
     /// What the step costs under a model, whatever model planned it; in the model's [unit](CostModel::unit).
     pub fn price(&self, cost: &dyn CostModel) -> f64 {
@@ -115,7 +118,7 @@ impl<'a> Pricing<'a> {
             mesh,
             axes: axes.get(..n).unwrap_or(&[]),
             group: problem.sizes.ways(group),
-            bytes: self.bytes / problem.sizes.ways(from.sharded.minus(group)) as f64,
+            bytes: self.bytes / problem.sizes.divisor(from.sharded.minus(group)),
             received,
         })
     }
@@ -138,45 +141,39 @@ impl<'a> Pricing<'a> {
         }
         // Tensor axes that do not change multiply what the others receive; their largest piece is independent of those.
         let mut each = self.unit;
-        let mut changes = SmallVec::new();
+        let mut most = Most { sizes: &problem.sizes, changes: SmallVec::new(), so_far: 0 };
+        // The mesh axes that split a tensor axis up to here, a later one than before, and one that they did before.
+        let (mut before, mut later, mut same) = (AxisSet::EMPTY, AxisSet::EMPTY, AxisSet::EMPTY);
         for split in 0..problem.splits.len() {
-            if differs(problem, old, new, split) {
-                changes.push(Change::of(problem, old, new, split));
-            } else {
+            let (from, to) = (old.splits.get(split), new.splits.get(split));
+            if from == to && has_equal_ranges(problem, old, new, split) {
                 each *= problem.held_of(new, split) as f64;
+                continue;
             }
+            most.changes.push(Change::of(problem, old, new, split));
+            later = later.or(before.and(to));
+            same = same.or(from.and(to));
+            before = before.or(from);
         }
         let too_many = |elements| too_much(each * elements as f64);
-        let mut most = Most { sizes: &problem.sizes, changes, too_many, so_far: 0 };
-        if !problem.any_custom() && !most.try_likely(likely_most(problem, old, new)) {
-            return None;
+        if !problem.any_custom() {
+            // Often one device gets more than all others: it is last along those that stop to split, and along one of these.
+            let left = old.sharded.minus(new.sharded);
+            if !(most.try_last(left.or(later), &too_many) && most.try_last(left.or(same), &too_many)) {
+                return None;
+            }
         }
-        most.received().map(|received| each * received as f64)
+        most.received(&too_many).map(|received| each * received as f64)
     }
 }
 
-/// Devices of which often one gets more than all others, by the mesh axes along which they are last: those that stop to split,
-/// with those that split a later tensor axis than before, and with those that go on to split what they do.
-fn likely_most(problem: &Problem<'_>, old: &View, new: &View) -> [AxisSet; 2] {
-    let (mut before, mut later, mut same) = (AxisSet::EMPTY, AxisSet::EMPTY, AxisSet::EMPTY);
-    for split in 0..problem.splits.len() {
-        let (from, to) = (old.splits.get(split), new.splits.get(split));
-        later = later.or(before.and(to));
-        same = same.or(from.and(to));
-        before = before.or(from);
+/// Whether equal mesh axes cut equal ranges of a tensor axis.
+fn has_equal_ranges(problem: &Problem<'_>, old: &View, new: &View, split: usize) -> bool {
+    match (problem.custom(old, split), problem.custom(new, split)) {
+        (None, None) => true,
+        (Some(a), Some(b)) => std::ptr::eq(a.interned, b.interned),
+        _ => false,
     }
-    let left = old.sharded.minus(new.sharded);
-    [left.or(later), left.or(same)]
-}
-
-/// Whether the ranges of a tensor axis differ.
-fn differs(problem: &Problem<'_>, old: &View, new: &View, split: usize) -> bool {
-    old.splits.get(split) != new.splits.get(split)
-        || match (problem.custom(old, split), problem.custom(new, split)) {
-            (None, None) => false,
-            (Some(a), Some(b)) => !std::ptr::eq(a.interned, b.interned),
-            _ => true,
-        }
 }
 
 /// How one tensor axis is split before or after.
@@ -186,36 +183,30 @@ struct Side {
     size: usize,
     larger: usize,
     custom: Option<Foreign>,
-    /// The number of a device's part, as far as mesh axes have been gone through.
-    part: usize,
 }
 
 impl Side {
     fn of(problem: &Problem<'_>, view: &View, split: usize, extent: usize) -> Self {
         let axes = view.splits.get(split);
         let ways = problem.sizes.ways(axes);
-        let (size, larger) = (extent / ways, extent % ways);
-        Self { axes, size, larger, custom: problem.custom(view, split), part: 0 }
+        Self { axes, size: extent / ways, larger: extent % ways, custom: problem.custom(view, split) }
     }
 
-    /// Goes to the part of the devices that are last along some mesh axes and first along the others.
-    fn go_to(&mut self, sizes: &Sizes, last: AxisSet) {
+    /// A part of a balanced split, as [`crate::split::balanced`] cuts it but without a division.
+    fn range(&self, part: usize) -> Range<usize> {
+        let start = part * self.size + part.min(self.larger);
+        start..start + self.size + usize::from(part < self.larger)
+    }
+
+    /// The part of the devices that are last along some mesh axes and first along the others.
+    fn last(&self, sizes: &Sizes, last: AxisSet) -> usize {
         let along = self.axes.and(last).iter();
-        self.part = along.map(|axis| (sizes.get(axis) - 1) * sizes.ways(self.axes.after(axis))).sum();
+        along.map(|axis| (sizes.get(axis) - 1) * sizes.ways(self.axes.after(axis))).sum()
     }
 
-    /// Goes so many coordinates on along a mesh axis.
-    fn turn(&mut self, sizes: &Sizes, axis: usize, by: usize) {
-        if self.axes.contains(axis) {
-            let below = sizes.ways(self.axes.after(axis));
-            self.part = self.part.wrapping_add(by.wrapping_mul(below));
-        }
-    }
-
-    /// The device's part of a balanced split, as [`crate::split::balanced`] cuts it but without a division.
-    fn range(&self) -> Range<usize> {
-        let start = self.part * self.size + self.part.min(self.larger);
-        start..start + self.size + usize::from(self.part < self.larger)
+    /// How much further the part is so many coordinates on along a mesh axis.
+    fn turn(&self, sizes: &Sizes, axis: usize, by: usize) -> usize {
+        if self.axes.contains(axis) { by.wrapping_mul(sizes.ways(self.axes.after(axis))) } else { 0 }
     }
 
     /// The coordinate on a mesh axis of the first part that is smaller than the first: there the sizes change.
@@ -223,6 +214,9 @@ impl Side {
         self.larger / sizes.ways(self.axes.after(mesh_axis)) % sizes.get(mesh_axis)
     }
 }
+
+/// The numbers of the old and of the new part of a device.
+type Parts = (usize, usize);
 
 /// A tensor axis whose ranges change.
 struct Change {
@@ -241,19 +235,17 @@ impl Change {
         }
     }
 
-    /// How many indices the device has afterwards, and how many of them it had.
-    fn gets_and_has(&self, sizes: &Sizes) -> (usize, usize) {
+    /// How many indices a device has afterwards, and how many of them it had.
+    fn gets_and_has(&self, sizes: &Sizes, (old, new): Parts) -> (usize, usize) {
         if self.is_custom() {
-            let ranges = |side: &Side| match side.custom {
-                Some(custom) => {
-                    custom.interned.placement().ranges(self.extent, sizes.ways(side.axes), side.part)
-                }
-                None => smallvec![side.range()],
+            let ranges = |side: &Side, part| match side.custom {
+                Some(custom) => custom.interned.placement().ranges(self.extent, sizes.ways(side.axes), part),
+                None => smallvec![side.range(part)],
             };
-            let (old, new): (Ranges, Ranges) = (ranges(&self.from), ranges(&self.to));
+            let (old, new): (Ranges, Ranges) = (ranges(&self.from, old), ranges(&self.to, new));
             return (total(&new), common(&old, &new));
         }
-        let (old, new) = (self.from.range(), self.to.range());
+        let (old, new) = (self.from.range(old), self.to.range(new));
         (new.len(), old.end.min(new.end).saturating_sub(old.start.max(new.start)))
     }
 
@@ -288,30 +280,30 @@ struct Corners {
 /// the coordinates in boxes whose bounds are 0, the last, and the digits of that number or their neighbours. In such a
 /// box the sizes of the new shards are constant and the common part of one tensor axis is concave where it is not
 /// empty; the product of several is log-concave and has its least value at a corner of the box.
-struct Most<'a, F> {
+struct Most<'a> {
     sizes: &'a Sizes,
     changes: SmallVec<[Change; 3]>,
-    too_many: F,
     so_far: usize,
 }
 
-impl<F: Fn(usize) -> bool> Most<'_, F> {
-    /// Counts the devices that are last along some mesh axes and first along the others; false, and sooner, if it is too many.
-    fn try_likely(&mut self, devices: impl IntoIterator<Item = AxisSet>) -> bool {
-        devices.into_iter().all(|last| {
-            self.go_to(last);
-            self.count()
-        })
+impl Most<'_> {
+    /// Counts the devices that are last along some mesh axes and first along the others; false if it is too many.
+    fn try_last(&mut self, last: AxisSet, too_many: &impl Fn(usize) -> bool) -> bool {
+        let sizes = self.sizes;
+        let parts = |change: &Change| (change.from.last(sizes, last), change.to.last(sizes, last));
+        let each = self.changes.iter().map(|change| change.gets_and_has(sizes, parts(change)));
+        let (gets, has) = each.fold((1, 1), |(gets, has), (all, kept)| (gets * all, has * kept));
+        self.is_few(gets - has, too_many)
     }
 
     /// `None`, and sooner, if it is too many.
-    fn received(&mut self) -> Option<usize> {
+    fn received(&mut self, too_many: &impl Fn(usize) -> bool) -> Option<usize> {
         let most: usize = self.changes.iter().map(Change::most).product();
-        // One that keeps nothing of the largest part there is.
+        // No device can get more than one that keeps nothing of the largest part.
         if self.so_far < most {
             let Some(corners) = self.corners() else { return Some(most) };
-            self.go_to(AxisSet::EMPTY);
-            if !self.from(&corners, 0) {
+            let mut parts: SmallVec<[Parts; 3]> = smallvec![(0, 0); self.changes.len()];
+            if !self.from(&corners, 0, &mut parts, too_many) {
                 return None;
             }
         }
@@ -329,7 +321,7 @@ impl<F: Fn(usize) -> bool> Most<'_, F> {
             let size = sizes.get(axis);
             let first = corners.at.len();
             let any_order = self.changes.iter().any(|change| change.is_custom() && change.is_cut_by(axis));
-            if size <= 2 || any_order {
+            if size <= FEW_COORDINATES || any_order {
                 // All of them, unless that is too many.
                 if size > MAX_COORDINATES {
                     return None;
@@ -353,47 +345,49 @@ impl<F: Fn(usize) -> bool> Most<'_, F> {
     }
 
     /// Goes through the coordinates on the mesh axes from number `level` on; false, and sooner, if it is too many.
-    fn from(&mut self, corners: &Corners, level: usize) -> bool {
-        let Some((axis, span)) = corners.axes.get(level) else { return self.count() };
+    fn from(
+        &mut self,
+        corners: &Corners,
+        level: usize,
+        parts: &mut [Parts],
+        too_many: &impl Fn(usize) -> bool,
+    ) -> bool {
+        let Some((axis, span)) = corners.axes.get(level) else { return self.count(parts, too_many) };
         let coords = corners.at.get(span.clone()).unwrap_or_default();
         let mut last = 0;
         let all = coords.iter().all(|coord| {
-            self.turn(*axis, coord.wrapping_sub(last));
+            self.turn(*axis, coord.wrapping_sub(last), parts);
             last = *coord;
-            self.from(corners, level + 1)
+            self.from(corners, level + 1, parts, too_many)
         });
-        self.turn(*axis, 0_usize.wrapping_sub(last));
+        self.turn(*axis, 0_usize.wrapping_sub(last), parts);
         all
     }
 
-    /// Goes to the device that is last along some mesh axes and first along the others.
-    fn go_to(&mut self, last: AxisSet) {
-        for Change { from, to, .. } in &mut self.changes {
-            from.go_to(self.sizes, last);
-            to.go_to(self.sizes, last);
-        }
-    }
-
     /// Goes so many coordinates on along a mesh axis.
-    fn turn(&mut self, axis: usize, by: usize) {
-        for Change { from, to, .. } in &mut self.changes {
-            from.turn(self.sizes, axis, by);
-            to.turn(self.sizes, axis, by);
+    fn turn(&self, axis: usize, by: usize, parts: &mut [Parts]) {
+        for (Change { from, to, .. }, (old, new)) in self.changes.iter().zip(parts) {
+            *old = old.wrapping_add(from.turn(self.sizes, axis, by));
+            *new = new.wrapping_add(to.turn(self.sizes, axis, by));
         }
     }
 
-    fn count(&mut self) -> bool {
+    fn count(&mut self, parts: &[Parts], too_many: &impl Fn(usize) -> bool) -> bool {
         let (mut gets, mut has) = (1, 1);
-        for change in &self.changes {
-            let (all, kept) = change.gets_and_has(self.sizes);
+        for (change, parts) in self.changes.iter().zip(parts) {
+            let (all, kept) = change.gets_and_has(self.sizes, *parts);
             gets *= all;
             has *= kept;
         }
-        if gets - has <= self.so_far {
+        self.is_few(gets - has, too_many)
+    }
+
+    fn is_few(&mut self, received: usize, too_many: &impl Fn(usize) -> bool) -> bool {
+        if received <= self.so_far {
             return true;
         }
-        self.so_far = gets - has;
-        !(self.too_many)(self.so_far)
+        self.so_far = received;
+        !too_many(received)
     }
 }
 

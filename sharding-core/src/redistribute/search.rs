@@ -302,7 +302,9 @@ impl<'a> Search<'a> {
         for Forbidden { from, to, kind, axes } in steps {
             let (here, next) = (self.here(from), self.view(to));
             let spare = self.spare(&here, to, &next);
-            self.consider(&here, to, &next, kind, axes, spare);
+            if spare > 0.0 {
+                self.consider(&here, to, &next, kind, axes, spare);
+            }
         }
     }
 
@@ -360,7 +362,7 @@ impl<'a> Search<'a> {
         }
         self.steps(here, StepKind::LocalSlice, choices.local_slice, to, any);
         let (spare, piece) = (self.most - here.least, self.piece(view));
-        let joined = |axes| spare > piece * (problem.sizes.ways(axes) - 1) as f64 && last(axes);
+        let joined = |axes| spare > piece * (problem.sizes.divisor(axes) - 1.0) && last(axes);
         self.steps(here, StepKind::AllGather, choices.all_gather, whole, joined);
         // A copy that all hold is given up last; a split may make way before.
         let at_end = problem.is_wide() || choices.keep_one_copy == choices.open;
@@ -399,7 +401,9 @@ impl<'a> Search<'a> {
     fn step(&mut self, here: &Here, next: &View, kind: StepKind, axes: AxisSet) {
         let to = self.beside(here, next.code);
         let spare = self.spare(here, to, next);
-        self.consider(here, to, next, kind, axes, spare);
+        if spare > 0.0 {
+            self.consider(here, to, next, kind, axes, spare);
+        }
     }
 
     /// What a device holds, where the volume model is in force.
@@ -420,7 +424,7 @@ impl<'a> Search<'a> {
             for axes in others.subsets().chain([AxisSet::EMPTY]) {
                 let changed = aside.or(axes);
                 // A device keeps its part of what it holds.
-                let least = piece * (1.0 - 1.0 / problem.sizes.ways(changed) as f64);
+                let least = piece * (1.0 - 1.0 / problem.sizes.divisor(changed));
                 if changed.is_empty() || least >= spare {
                     continue;
                 }
@@ -470,12 +474,15 @@ impl<'a> Search<'a> {
     /// Moves to the other mesh: shard to shard, or straight to the target's ranges.
     fn cross(&mut self, here: &Here) {
         let (problem, code) = (self.problem, here.view.code);
-        let axes = (0..problem.source.mesh().ndim()).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)));
+        let axes =
+            (0..problem.source.mesh().ndim()).fold(AxisSet::EMPTY, |all, axis| all.or(AxisSet::of(axis)));
         let straight = code != problem.goal && problem.is_plain(code) && problem.is_plain(problem.goal);
         for code in [Some(code), Some(problem.goal).filter(|_| straight)].into_iter().flatten() {
             let (to, next) = (self.layer + u32::from(code.0), problem.view(code));
             let spare = self.spare(here, to, &next);
-            self.consider(here, to, &next, StepKind::Move, axes, spare);
+            if spare > 0.0 {
+                self.consider(here, to, &next, StepKind::Move, axes, spare);
+            }
         }
     }
 
@@ -521,9 +528,6 @@ impl<'a> Search<'a> {
     /// Takes a step if it is legal and costs less than `spare`, which is looked at first where it takes less; or keeps it for
     /// when it is no longer forbidden.
     fn consider(&mut self, here: &Here, to: u32, next: &View, kind: StepKind, axes: AxisSet, spare: f64) {
-        if spare <= 0.0 {
-            return;
-        }
         let (problem, view) = (self.problem, &here.view);
         let step = Forbidden { from: here.at, to, kind, axes };
         let held = self.nodes.get(to as usize).map_or(0.0, |node| node.held);
@@ -540,7 +544,9 @@ impl<'a> Search<'a> {
                 let too_much = |received| {
                     !is_worth(if is_volume { received } else { self.price(here, kind, axes, received) })
                 };
-                let Some(received) = self.pricing.received_unless(problem, view, next, too_much) else { return };
+                let Some(received) = self.pricing.received_unless(problem, view, next, too_much) else {
+                    return;
+                };
                 let group = problem.widened(view, next, axes);
                 (group, self.price(here, kind, group, received))
             }
