@@ -12,6 +12,7 @@ use crate::backend::StepKind;
 use crate::plan::{CostModel, StepQuery, VolumeCost};
 use crate::{DeviceMapping, DeviceMesh, Error, Places, Result, TensorLayout};
 use smallvec::SmallVec;
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -70,15 +71,14 @@ fn least(
     cost: &dyn CostModel,
     most: f64,
 ) -> Result<Option<Path>> {
-    let mut problems: SmallVec<[Problem<'_>; DETOURS]> = SmallVec::new();
-    for nth in 0..source.shape().len().saturating_sub(1).clamp(1, DETOURS) {
-        let problem = Problem::wide(source, target, nth);
-        if !problems.iter().any(|known| known.has_detours_of(&problem)) {
-            problems.push(problem);
-        }
-    }
+    let problems: [OnceCell<Problem<'_>>; DETOURS] = Default::default();
     let mut searches: SmallVec<[Search<'_>; DETOURS]> = SmallVec::new();
-    for problem in &problems {
+    let choices = source.shape().len().saturating_sub(1).clamp(1, DETOURS);
+    for (nth, problem) in problems.iter().enumerate().take(choices) {
+        let problem = problem.get_or_init(|| Problem::wide(source, target, nth));
+        if searches.iter().any(|known| known.problem.has_detours_of(problem)) {
+            continue;
+        }
         let mut search = Search::new(problem, cost, problem.limit, most);
         if let Some(path) = search.path()? {
             return Ok(Some(path));
