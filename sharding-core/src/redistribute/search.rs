@@ -510,8 +510,10 @@ impl<'a> Search<'a> {
                 None => Weight { held: problem.held(next), floor: 0.0 },
             };
             node.held = weight.held;
-            // No step to what is no state is worth anything.
             node.floor = if problem.is_mapping(next) { weight.floor } else { f64::INFINITY };
+        }
+        if node.floor == f64::INFINITY {
+            return 0.0;
         }
         (self.most - node.floor).min(node.key) - here.least
     }

@@ -2,7 +2,8 @@
 
 use crate::host::HOST;
 use crate::reference;
-use sharding_core::plan::VolumeCost;
+use sharding_core::placement::Interleaved;
+use sharding_core::plan::{AlphaBetaCost, CostModel, VolumeCost, fabric};
 use sharding_core::redistribute::Program;
 use sharding_core::{
     DType, DeviceMapping, DeviceMesh, ErrorKind, MemoryKind, Place, ReduceOp, Shape, TensorLayout,
@@ -87,6 +88,31 @@ fn parts_are_combined_before_they_are_parts_of_another_op() {
     assert_eq!(steps(&[2, 2], &[7, 5], &[P, P], &[max, max]), ["reduce_scatter(a,b)", "keep_one_copy(a,b)"]);
     let shared = ["local_slice(b)", "all_reduce(a)", "keep_one_copy(b)"];
     assert_eq!(steps(&[2, 2], &[8, 8], &[P, R], &[R, max]), shared);
+}
+
+/// No state on the way is one that no mapping can have, under a model that knows no bound of the rest of a way either: parts of two
+/// ops, and a placement of the open trait beside another split of its tensor axis.
+#[test]
+fn states_on_the_way_are_mappings() {
+    let mesh = mesh(&[2, 2, 2]);
+    let seconds = AlphaBetaCost::new(fabric::NVLINK_4.link).unwrap();
+    let max = Place::Partial(ReduceOp::Max);
+    let options = [R, S0, S1, P, max, Interleaved::place(0, [2, 5])];
+    let triples = (0..216).map(|i| [options[i / 36], options[i / 6 % 6], options[i % 6]]);
+    let mappings: Vec<_> = triples.filter_map(|places| DeviceMapping::new(&mesh, places).ok()).collect();
+    let layouts: Vec<_> = mappings
+        .into_iter()
+        .filter_map(|mapping| TensorLayout::new(DType::F32, [7, 3], mapping).ok())
+        .collect();
+    assert!(layouts.len() > 100, "{}", layouts.len());
+    let models: [&dyn CostModel; 2] = [&VolumeCost, &seconds];
+    // Every seventh pair.
+    let pairs = layouts.iter().flat_map(|from| layouts.iter().map(move |to| (from, to))).step_by(7);
+    for ((source, target), cost) in pairs.flat_map(|pair| models.map(|cost| (pair, cost))) {
+        let program = Program::search(source, target, cost)
+            .unwrap_or_else(|error| panic!("{source} to {target}: {error}"));
+        assert!(program.steps.last().is_none_or(|step| step.target == *target), "{source} to {target}");
+    }
 }
 
 #[test]
