@@ -56,7 +56,8 @@ pub trait CostModel: Debug + Send + Sync {
     /// The score of moving one operand of `bytes` global bytes by a transition on one mesh axis. A score of rows, not
     /// a count of bytes: other mesh axes are ignored, and it applies literally on an axis of size 1.
     fn transition(&self, transition: Transition, bytes: f64, mesh: &DeviceMesh, axis: usize) -> f64;
-    /// The price of one step of a redistribution.
+    /// The price of one step of a redistribution; infinity for what must not be done. Not just a large number: beside one other
+    /// prices vanish, and the way of fewest steps is taken for the cheapest.
     fn step(&self, query: &StepQuery<'_>) -> f64;
 }
 

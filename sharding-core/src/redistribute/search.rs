@@ -28,8 +28,8 @@ pub(super) struct Hop {
 
 pub(super) type Path = SmallVec<[Hop; 4]>;
 
-/// At most so many choices of detours are tried where the ways without are too dear: one less than there are tensor axes, for most
-/// mesh axes split one of them anyway.
+/// At most so many choices of detours are tried where the ways without are too dear or there is none: as many as there are tensor
+/// axes. One less where there is a yardstick, which is a way itself, for most mesh axes split one of them anyway.
 const DETOURS: usize = 3;
 
 /// The cheapest path on which no device holds more than before or after; `None` if there is none. Among equal prices the
@@ -73,7 +73,8 @@ fn least(
 ) -> Result<Option<Path>> {
     let problems: [OnceCell<Problem<'_>>; DETOURS] = Default::default();
     let mut searches: SmallVec<[Search<'_>; DETOURS]> = SmallVec::new();
-    let choices = source.shape().len().saturating_sub(1).clamp(1, DETOURS);
+    let fewer = usize::from(most.is_finite());
+    let choices = source.shape().len().saturating_sub(fewer).clamp(1, DETOURS);
     for (nth, problem) in problems.iter().enumerate().take(choices) {
         let problem = problem.get_or_init(|| Problem::wide(source, target, nth));
         if searches.iter().any(|known| known.problem.has_detours_of(problem)) {
@@ -208,7 +209,7 @@ struct Search<'a> {
     layer: u32,
     other_mesh: bool,
     goal: u32,
-    /// The key at the goal; before it is reached the greatest that is looked for.
+    /// The greatest key that is looked for: that of the goal once it is reached.
     most: f64,
     nodes: Vec<Node>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,

@@ -2,12 +2,14 @@
 
 use crate::host::HOST;
 use crate::reference;
-use sharding_core::placement::Interleaved;
-use sharding_core::plan::{AlphaBetaCost, CostModel, VolumeCost, fabric};
+use sharding_core::placement::{Placement, PlacementKey, Ranges, Transition};
+use sharding_core::plan::{AlphaBetaCost, CostModel, CostUnit, StepQuery, VolumeCost, fabric};
 use sharding_core::redistribute::Program;
+use sharding_core::split::balanced;
 use sharding_core::{
-    DType, DeviceMapping, DeviceMesh, ErrorKind, MemoryKind, Place, ReduceOp, Shape, TensorLayout,
+    DType, DeviceMapping, DeviceMesh, ErrorKind, MemoryKind, Place, ReduceOp, Result, Shape, TensorLayout,
 };
+use std::sync::Arc;
 
 const R: Place = Place::Replicated;
 const P: Place = Place::PARTIAL;
@@ -90,29 +92,89 @@ fn parts_are_combined_before_they_are_parts_of_another_op() {
     assert_eq!(steps(&[2, 2], &[8, 8], &[P, R], &[R, max]), shared);
 }
 
-/// No state on the way is one that no mapping can have, under a model that knows no bound of the rest of a way either: parts of two
-/// ops, and a placement of the open trait beside another split of its tensor axis.
+/// A piece for each of two devices, the first half on the second; asked for other numbers of pieces it panics.
+#[derive(Debug)]
+struct Halves(usize);
+
+impl Placement for Halves {
+    fn key(&self) -> PlacementKey {
+        PlacementKey { name: "test::Halves", words: [self.0 as u64].into_iter().collect() }
+    }
+    fn tensor_axis(&self) -> Option<usize> {
+        Some(self.0)
+    }
+    fn on_axis(&self, tensor_axis: usize) -> Arc<dyn Placement> {
+        Arc::new(Self(tensor_axis))
+    }
+    fn check(&self, _: usize, ways: usize) -> Result<()> {
+        assert_eq!(ways, 2);
+        Ok(())
+    }
+    fn ranges(&self, extent: usize, ways: usize, part: usize) -> Ranges {
+        assert_eq!(ways, 2);
+        std::iter::once(balanced(extent, 2, 1 - part)).collect()
+    }
+    fn transition_to(&self, to: Place, _: usize, _: usize) -> Transition {
+        Transition::between_splits(Place::Sharded(self.0 as u8), to)
+    }
+}
+
+/// No state on the way is one that no mapping can have, with and without a bound of the rest of a way: parts of two ops, and a
+/// placement of the open trait beside another split of its tensor axis, which then is asked for pieces that it does not have.
 #[test]
 fn states_on_the_way_are_mappings() {
     let mesh = mesh(&[2, 2, 2]);
     let seconds = AlphaBetaCost::new(fabric::NVLINK_4.link).unwrap();
-    let max = Place::Partial(ReduceOp::Max);
-    let options = [R, S0, S1, P, max, Interleaved::place(0, [2, 5])];
+    let options = [R, S0, S1, P, Place::Partial(ReduceOp::Max), Place::custom(Halves(0))];
     let triples = (0..216).map(|i| [options[i / 36], options[i / 6 % 6], options[i % 6]]);
-    let mappings: Vec<_> = triples.filter_map(|places| DeviceMapping::new(&mesh, places).ok()).collect();
-    let layouts: Vec<_> = mappings
-        .into_iter()
-        .filter_map(|mapping| TensorLayout::new(DType::F32, [7, 3], mapping).ok())
-        .collect();
+    let mappings = triples.filter_map(|places| DeviceMapping::new(&mesh, places).ok());
+    let layouts: Vec<_> =
+        mappings.filter_map(|mapping| TensorLayout::new(DType::F32, [7, 3], mapping).ok()).collect();
     assert!(layouts.len() > 100, "{}", layouts.len());
     let models: [&dyn CostModel; 2] = [&VolumeCost, &seconds];
-    // Every seventh pair.
-    let pairs = layouts.iter().flat_map(|from| layouts.iter().map(move |to| (from, to))).step_by(7);
+    let pairs = layouts.iter().flat_map(|from| layouts.iter().map(move |to| (from, to)));
     for ((source, target), cost) in pairs.flat_map(|pair| models.map(|cost| (pair, cost))) {
         let program = Program::search(source, target, cost)
             .unwrap_or_else(|error| panic!("{source} to {target}: {error}"));
         assert!(program.steps.last().is_none_or(|step| step.target == *target), "{source} to {target}");
     }
+}
+
+/// Counts bytes, and forbids steps of some names.
+#[derive(Debug)]
+struct Without([&'static str; 2]);
+
+impl CostModel for Without {
+    fn key(&self) -> u64 {
+        1
+    }
+    fn unit(&self) -> CostUnit {
+        CostUnit::Bytes
+    }
+    fn transition(&self, transition: Transition, bytes: f64, mesh: &DeviceMesh, axis: usize) -> f64 {
+        VolumeCost.transition(transition, bytes, mesh, axis)
+    }
+    fn step(&self, query: &StepQuery<'_>) -> f64 {
+        if self.0.contains(&query.kind.name()) { f64::INFINITY } else { VolumeCost.step(query) }
+    }
+}
+
+/// Where collectives are forbidden the way may go by any other tensor axis.
+#[test]
+fn a_way_around_what_is_forbidden() {
+    let check =
+        |sizes: &[usize], extents: &[usize], from: [Place; 2], to: [Place; 2], without, want: &[&str]| {
+            let mesh = mesh(sizes);
+            let program =
+                Program::search(&lay(&mesh, extents, &from), &lay(&mesh, extents, &to), &Without(without))
+                    .unwrap();
+            let kinds: Vec<_> = program.steps.iter().map(|step| step.kind.name()).collect();
+            assert_eq!(kinds, want, "{from:?} to {to:?}");
+        };
+    let without = ["all_gather", "all_to_all"];
+    check(&[2, 2], &[4, 2], [R, S1], [P, R], without, &["permute", "permute", "keep_one_copy"]);
+    let without = ["all_gather", "all_reduce"];
+    check(&[2, 3], &[9, 22], [P, S0], [R, S1], without, &["reduce_scatter", "permute"]);
 }
 
 #[test]
