@@ -65,8 +65,9 @@ pub(super) fn redistribution(name: &str) -> Result<Outcome> {
 }
 
 /// Of all changes on four mesh axes, of each to Replicated, Partial or any tensor axis, the one whose search takes longest: by the
-/// best of three, and of the slowest by the best of thirty, for a machine that is slow for a moment makes any look slow. `worst/even` is on extents that every cut divides, `worst/uneven` on extents that none does, and
-/// `worst/small` on three of those that some cuts leave empty.
+/// best of three, and of the slowest by the best of thirty, for while a machine is slow any looks slow. `worst/even` is on
+/// extents that every cut divides, `worst/uneven` on extents that none does, and `worst/small` on three of those that some cuts
+/// leave empty.
 pub(super) fn worst_search(name: &str) -> Result<Outcome> {
     let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 2, 2, 2], ["pp", "dp", "tp", "cp"])?;
     let extents: &[usize] = match name {
