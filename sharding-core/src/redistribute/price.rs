@@ -15,8 +15,8 @@ use std::ops::Range;
 /// shard. Only custom placements reach it: their coordinates have no corners.
 const MAX_COORDINATES: usize = 1 << 20;
 
-/// Up to so many coordinates on a mesh axis are all looked at: to find out which of them matter takes longer.
-const FEW_COORDINATES: usize = 8;
+/// Of so few coordinates on a mesh axis all are looked at where a split has a bend: most of them matter then.
+const FEW_COORDINATES: usize = 4;
 
 impl Step {
     /// What the step costs under a model, whatever model planned it; in the model's [unit](CostModel::unit).
@@ -321,7 +321,9 @@ impl Most<'_> {
             let size = sizes.get(axis);
             let first = corners.at.len();
             let any_order = self.changes.iter().any(|change| change.is_custom() && change.is_cut_by(axis));
-            if size <= FEW_COORDINATES || any_order {
+            // A split without a remainder has no bend.
+            let bent = || both().filter(|side| side.axes.contains(axis) && side.larger != 0);
+            if size <= 2 || any_order || size <= FEW_COORDINATES && bent().next().is_some() {
                 // All of them, unless that is too many.
                 if size > MAX_COORDINATES {
                     return None;
@@ -329,8 +331,7 @@ impl Most<'_> {
                 corners.at.extend(0..size);
             } else {
                 let mut at: SmallVec<[usize; 16]> = smallvec![0, size - 1];
-                // A split without a remainder has no bend.
-                for side in both().filter(|side| side.axes.contains(axis) && side.larger != 0) {
+                for side in bent() {
                     let bend = side.bend(sizes, axis);
                     at.extend([bend.saturating_sub(1), bend, (bend + 1).min(size - 1)]);
                 }
