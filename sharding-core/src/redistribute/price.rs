@@ -287,13 +287,12 @@ struct Most<'a> {
 }
 
 impl Most<'_> {
-    /// Counts the devices that are last along some mesh axes and first along the others; false if it is too many.
+    /// Counts the device that is last along some mesh axes and first along the others; false if it is too many.
     fn try_last(&mut self, last: AxisSet, too_many: &impl Fn(usize) -> bool) -> bool {
         let sizes = self.sizes;
         let parts = |change: &Change| (change.from.last(sizes, last), change.to.last(sizes, last));
-        let each = self.changes.iter().map(|change| change.gets_and_has(sizes, parts(change)));
-        let (gets, has) = each.fold((1, 1), |(gets, has), (all, kept)| (gets * all, has * kept));
-        self.is_few(gets - has, too_many)
+        let parts: SmallVec<[Parts; 3]> = self.changes.iter().map(parts).collect();
+        self.count(&parts, too_many)
     }
 
     /// `None`, and sooner, if it is too many.
@@ -373,6 +372,7 @@ impl Most<'_> {
         }
     }
 
+    /// Counts one device; false if it is too many.
     fn count(&mut self, parts: &[Parts], too_many: &impl Fn(usize) -> bool) -> bool {
         let (mut gets, mut has) = (1, 1);
         for (change, parts) in self.changes.iter().zip(parts) {
@@ -380,15 +380,11 @@ impl Most<'_> {
             gets *= all;
             has *= kept;
         }
-        self.is_few(gets - has, too_many)
-    }
-
-    fn is_few(&mut self, received: usize, too_many: &impl Fn(usize) -> bool) -> bool {
-        if received <= self.so_far {
+        if gets - has <= self.so_far {
             return true;
         }
-        self.so_far = received;
-        !too_many(received)
+        self.so_far = gets - has;
+        !too_many(self.so_far)
     }
 }
 

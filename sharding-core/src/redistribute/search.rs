@@ -513,6 +513,7 @@ impl<'a> Search<'a> {
             node.held = weight.held;
             node.floor = if problem.is_mapping(next) { weight.floor } else { f64::INFINITY };
         }
+        // Not even where nothing is too dear: infinity less infinity is no number.
         if node.floor == f64::INFINITY {
             return 0.0;
         }
