@@ -200,8 +200,8 @@ impl Side {
 
     /// The part of the devices that are last along some mesh axes and first along the others.
     fn last(&self, sizes: &Sizes, last: AxisSet) -> usize {
-        let along = self.axes.and(last).iter();
-        along.map(|axis| (sizes.get(axis) - 1) * sizes.ways(self.axes.after(axis))).sum()
+        let digit = |axis| if last.contains(axis) { sizes.get(axis) - 1 } else { 0 };
+        self.axes.iter().fold(0, |part, axis| part * sizes.get(axis) + digit(axis))
     }
 
     /// How much further the part is so many coordinates on along a mesh axis.
@@ -223,6 +223,8 @@ struct Change {
     extent: usize,
     from: Side,
     to: Side,
+    /// The parts of the device that is looked at.
+    parts: Parts,
 }
 
 impl Change {
@@ -232,11 +234,13 @@ impl Change {
             extent,
             from: Side::of(problem, old, split, extent),
             to: Side::of(problem, new, split, extent),
+            parts: (0, 0),
         }
     }
 
-    /// How many indices a device has afterwards, and how many of them it had.
-    fn gets_and_has(&self, sizes: &Sizes, (old, new): Parts) -> (usize, usize) {
+    /// How many indices the device has afterwards, and how many of them it had.
+    fn gets_and_has(&self, sizes: &Sizes) -> (usize, usize) {
+        let (old, new) = self.parts;
         if self.is_custom() {
             let ranges = |side: &Side, part| match side.custom {
                 Some(custom) => custom.interned.placement().ranges(self.extent, sizes.ways(side.axes), part),
@@ -289,10 +293,10 @@ struct Most<'a> {
 impl Most<'_> {
     /// Counts the device that is last along some mesh axes and first along the others; false if it is too many.
     fn try_last(&mut self, last: AxisSet, too_many: &impl Fn(usize) -> bool) -> bool {
-        let sizes = self.sizes;
-        let parts = |change: &Change| (change.from.last(sizes, last), change.to.last(sizes, last));
-        let parts: SmallVec<[Parts; 3]> = self.changes.iter().map(parts).collect();
-        self.count(&parts, too_many)
+        for change in &mut self.changes {
+            change.parts = (change.from.last(self.sizes, last), change.to.last(self.sizes, last));
+        }
+        self.count(too_many)
     }
 
     /// `None`, and sooner, if it is too many.
@@ -301,8 +305,8 @@ impl Most<'_> {
         // No device can get more than one that keeps nothing of the largest part.
         if self.so_far < most {
             let Some(corners) = self.corners() else { return Some(most) };
-            let mut parts: SmallVec<[Parts; 3]> = smallvec![(0, 0); self.changes.len()];
-            if !self.from(&corners, 0, &mut parts, too_many) {
+            self.changes.iter_mut().for_each(|change| change.parts = (0, 0));
+            if !self.from(&corners, 0, too_many) {
                 return None;
             }
         }
@@ -349,34 +353,33 @@ impl Most<'_> {
         &mut self,
         corners: &Corners,
         level: usize,
-        parts: &mut [Parts],
         too_many: &impl Fn(usize) -> bool,
     ) -> bool {
-        let Some((axis, span)) = corners.axes.get(level) else { return self.count(parts, too_many) };
+        let Some((axis, span)) = corners.axes.get(level) else { return self.count(too_many) };
         let coords = corners.at.get(span.clone()).unwrap_or_default();
         let mut last = 0;
         let all = coords.iter().all(|coord| {
-            self.turn(*axis, coord.wrapping_sub(last), parts);
+            self.turn(*axis, coord.wrapping_sub(last));
             last = *coord;
-            self.from(corners, level + 1, parts, too_many)
+            self.from(corners, level + 1, too_many)
         });
-        self.turn(*axis, 0_usize.wrapping_sub(last), parts);
+        self.turn(*axis, 0_usize.wrapping_sub(last));
         all
     }
 
     /// Goes so many coordinates on along a mesh axis.
-    fn turn(&self, axis: usize, by: usize, parts: &mut [Parts]) {
-        for (Change { from, to, .. }, (old, new)) in self.changes.iter().zip(parts) {
+    fn turn(&mut self, axis: usize, by: usize) {
+        for Change { from, to, parts: (old, new), .. } in &mut self.changes {
             *old = old.wrapping_add(from.turn(self.sizes, axis, by));
             *new = new.wrapping_add(to.turn(self.sizes, axis, by));
         }
     }
 
     /// Counts one device; false if it is too many.
-    fn count(&mut self, parts: &[Parts], too_many: &impl Fn(usize) -> bool) -> bool {
+    fn count(&mut self, too_many: &impl Fn(usize) -> bool) -> bool {
         let (mut gets, mut has) = (1, 1);
-        for (change, parts) in self.changes.iter().zip(parts) {
-            let (all, kept) = change.gets_and_has(self.sizes, *parts);
+        for change in &self.changes {
+            let (all, kept) = change.gets_and_has(self.sizes);
             gets *= all;
             has *= kept;
         }
