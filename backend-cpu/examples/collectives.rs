@@ -218,7 +218,7 @@ fn line(name: &str, n: usize, source: &Tensor, target: &DeviceMapping, elements:
     let [fresh] = medians(&fresh);
     let [warm, ours] = medians(&pairs);
     let by_warm = median(pairs.iter().map(|[warm, ours]| warm / ours));
-    println!("{name:16} {n:3} {ours:9.3} {fresh:14.2} {warm:14.2} {:7.2} {by_warm:7.2}", fresh / ours);
+    println!("{name:20} {n:3} {ours:9.3} {fresh:14.2} {warm:14.2} {:7.2} {by_warm:7.2}", fresh / ours);
     Ok(())
 }
 
@@ -258,7 +258,7 @@ where
     let by_float = median(times.iter().map(|[_, float, ours]| float / ours));
     let dtype = source.layout().dtype();
     println!(
-        "{name:16} {dtype:5} {n:3} {ours:9.3} {warm:14.2} {float:14.2} {by_warm:7.2} {by_float:7.2}",
+        "{name:20} {dtype:5} {n:3} {ours:9.3} {warm:14.2} {float:14.2} {by_warm:7.2} {by_float:7.2}",
         dtype = dtype.name()
     );
     Ok(())
@@ -271,12 +271,16 @@ fn table_of_halves() -> Result<()> {
         "64 MiB of halves, the plain sums into memory written before: of halves, and of f32 of as many bytes"
     );
     println!(
-        "{:16} {:5} {:>3} {:>9} {:>14} {:>14} {:>7} {:>7}",
+        "{:20} {:5} {:>3} {:>9} {:>14} {:>14} {:>7} {:>7}",
         "collective", "dtype", "n", "ours", "plain", "plain, f32", "plain", "f32"
     );
     for n in [2, 4, 8] {
         let mesh = DeviceMesh::simulated(BackendKind::CPU, [n], ["x"])?;
-        for (name, to) in [("all_reduce", Place::Replicated), ("reduce_scatter", Place::Sharded(0))] {
+        for (name, to) in [
+            ("all_reduce", Place::Replicated),
+            ("reduce_scatter", Place::Sharded(0)),
+            ("reduce_scatter, cols", Place::Sharded(1)),
+        ] {
             let one = bf16::ONE;
             halves(name, n, &tensor(&mesh, Place::PARTIAL, DType::BF16, one)?, to, one)?;
             let one = f16::ONE;
@@ -292,7 +296,7 @@ fn main() -> Result<()> {
         rayon::current_num_threads()
     );
     println!(
-        "{:16} {:>3} {:>9} {:>14} {:>14} {:>7} {:>7}",
+        "{:20} {:>3} {:>9} {:>14} {:>14} {:>7} {:>7}",
         "collective", "n", "ours", "plain, fresh", "plain, reused", "fresh", "reused"
     );
     let floats = |mesh: &DeviceMesh, place| tensor(mesh, place, DType::F32, 1.0_f32);
@@ -304,6 +308,7 @@ fn main() -> Result<()> {
         for (name, from, to, elements) in [
             ("all_reduce", Place::PARTIAL, Place::Replicated, N),
             ("reduce_scatter", Place::PARTIAL, s0, N),
+            ("reduce_scatter, cols", Place::PARTIAL, s1, N),
             ("all_gather", s0, Place::Replicated, N),
             ("all_gather, cols", s1, Place::Replicated, N),
             ("all_to_all", s0, s1, N),

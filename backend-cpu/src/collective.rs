@@ -3,12 +3,12 @@
 pub(crate) mod halves;
 
 use crate::CpuBackend;
-use crate::copy::{self, Lines, Transfer, put_line};
+use crate::copy::{self, Lines, Transfer, Walk, put_line};
 use crate::device::{self, is_large, vectorize};
 use crate::element::{Cell, Item, kind};
 use crate::map::Size;
 use crate::memory::{Beside, Line, prefetch};
-use crate::storage::{View, as_slots, dense, in_bounds, internal, owned, places, with_word, written};
+use crate::storage::{View, as_slots, in_bounds, internal, owned, places, with_word, written};
 use sharding_core::backend::{
     BinaryOp, Collectives, Exchange, Expr, InProcess, LocalArray, LocalArrays, Move, Node, Step, Support,
 };
@@ -58,42 +58,92 @@ const TASK: usize = 16 * CHUNK;
 /// slower than through the caches without.
 const AHEAD: usize = 16;
 
+/// Parts are summed as they lie where they do so in stretches of so many elements.
+const SHORTEST: usize = 64;
+
 /// The sum of two to eight arrays by the tree of collectives, read once each; `None` for another expression, and for arrays
-/// that do not lie in order. `L` elements are a cache line.
+/// that do not lie in the same long stretches. `L` elements are a cache line.
 pub(crate) fn sum<T: Item, const L: usize>(
     expr: &Expr,
     inputs: &[&LocalArray],
     out: &mut LocalArray,
     size: Size,
 ) -> Option<Result<()>> {
-    let parts = parts::<T>(expr, inputs, out)?;
-    let write = |start: usize, out: &mut [MaybeUninit<T>], beside: Option<&Beside>| {
-        match beside {
-            Some(beside) => add_up_beside::<T, L>(&parts, start, out, beside),
-            None => add_up(&parts, start, out),
-        }
-        Ok(())
-    };
+    let parts = Parts::<T>::of(expr, inputs, out)?;
     // SAFETY: both write every element.
-    Some(unsafe { size.tasks(out, TASK, write) })
+    Some(unsafe {
+        parts.sum(out, size, |parts, next, out, beside| match beside {
+            Some(beside) => add_up_beside::<T, L>(parts, next, out, beside),
+            None => add_up(parts, out),
+        })
+    })
 }
 
-/// The elements of the two to eight arrays of which an expression is the sum by the tree of collectives; `None` for another
-/// expression, and for arrays that do not lie in order.
-fn parts<'a, T: Cell>(
-    expr: &Expr,
-    inputs: &[&'a LocalArray],
-    out: &LocalArray,
-) -> Option<SmallVec<[&'a [T]; MOST]>> {
-    let (nodes, n) = (expr.nodes(), inputs.len());
-    if !(2..=MOST).contains(&n) || nodes.len() != 2 * n - 1 || !is_sum(nodes, nodes.len() - 1, 0, n) {
-        return None;
+/// The arrays of a sum.
+struct Parts<'a, T> {
+    /// The memory of each, and the place of its first element.
+    arrays: SmallVec<[(&'a [T], isize); MOST]>,
+    /// The walk over all of them from there.
+    walk: Walk,
+}
+
+impl<'a, T: Cell> Parts<'a, T> {
+    /// The two to eight arrays of which an expression is the sum by the tree of collectives; `None` for another expression, and
+    /// for arrays that do not lie in the same long stretches.
+    fn of(expr: &Expr, inputs: &[&'a LocalArray], out: &LocalArray) -> Option<Self> {
+        let (nodes, n) = (expr.nodes(), inputs.len());
+        if !(2..=MOST).contains(&n) || nodes.len() != 2 * n - 1 || !is_sum(nodes, nodes.len() - 1, 0, n) {
+            return None;
+        }
+        let walk = |input: &LocalArray| Walk::new(&input.meta().shape, &input.meta().strides, 0);
+        let first = walk(inputs.first()?);
+        if !first.is_in_stretches(SHORTEST) {
+            return None;
+        }
+        let array = |input: &&'a LocalArray| {
+            let is_alike = (input.dtype(), input.shape()) == (out.dtype(), out.shape());
+            let view = View::<T>::of(input).ok().filter(|_| is_alike && walk(input) == first)?;
+            Some((view.data(), view.meta().offset as isize))
+        };
+        Some(Self { arrays: inputs.iter().map(array).collect::<Option<_>>()?, walk: first })
     }
-    let part = |input: &&'a LocalArray| {
-        let alike = (input.dtype(), input.shape()) == (out.dtype(), out.shape());
-        if alike { dense(input) } else { None }
-    };
-    inputs.iter().map(part).collect()
+
+    /// Writes the sum by `add(parts, next, places, beside)`: of as many elements of each part as there are places. What is read
+    /// `next` is only asked for.
+    ///
+    /// # Safety
+    /// `add` has put a value on every place.
+    unsafe fn sum(
+        &self,
+        out: &mut LocalArray,
+        size: Size,
+        add: impl Fn(&[&[T]], &[&[T]], &mut [MaybeUninit<T>], Option<&Beside>) + Sync,
+    ) -> Result<()> {
+        let from = |at: isize| -> SmallVec<[&[T]; MOST]> {
+            let part = |(data, first): &(&'a [T], isize)| data.get((first + at) as usize..).unwrap_or(&[]);
+            self.arrays.iter().map(part).collect()
+        };
+        let write = |start: usize, mut out: &mut [MaybeUninit<T>], beside: Option<&Beside>| {
+            let count = out.len();
+            let mut stretch = |(at, len): (isize, usize), next: isize| {
+                let (here, rest) = std::mem::take(&mut out).split_at_mut(len);
+                out = rest;
+                add(&from(at), &from(next), here, beside);
+            };
+            let mut before = None;
+            self.walk.runs(start, count, |at, len, _| {
+                if let Some(before) = before.replace((at, len)) {
+                    stretch(before, at);
+                }
+            });
+            if let Some((at, len)) = before {
+                stretch((at, len), at + len as isize);
+            }
+            Ok(())
+        };
+        // SAFETY: the stretches are all elements, and the caller promises that each is written.
+        unsafe { size.tasks(out, TASK, write) }
+    }
 }
 
 /// Whether step `at` is the sum of inputs `first..first + n`, in which the left half has `ceil(n / 2)` of them.
@@ -126,11 +176,10 @@ macro_rules! combine {
     }};
 }
 
-/// Writes every element of `out`: the sum of the elements from `start` on of all parts, in the order of the tree.
-fn add_up<T: Item>(parts: &[&[T]], start: usize, out: &mut [MaybeUninit<T>]) {
+/// Writes every element of `out`: the sum of those of all parts, which are at least as long, in the order of the tree.
+fn add_up<T: Item>(parts: &[&[T]], out: &mut [MaybeUninit<T>]) {
     for (number, out) in out.chunks_mut(CHUNK).enumerate() {
-        let parts: SmallVec<[&[T]; MOST]> =
-            parts.iter().map(|part| &part[start + number * CHUNK..]).collect();
+        let parts: SmallVec<[&[T]; MOST]> = parts.iter().map(|part| &part[number * CHUNK..]).collect();
         let (left, right) = parts.split_at(parts.len().div_ceil(2));
         match *left {
             [a] => combine!(|slot of out, a| slot.write(a)),
@@ -139,7 +188,7 @@ fn add_up<T: Item>(parts: &[&[T]], start: usize, out: &mut [MaybeUninit<T>]) {
             [a, b, c, d] => {
                 combine!(|slot of out, a, b, c, d| slot.write(T::plus(T::plus(a, b), T::plus(c, d))))
             }
-            // `sum` has looked at the number of parts.
+            // `Parts` has looked at the number.
             _ => unreachable!("{} parts", parts.len()),
         }
         // SAFETY: each of the loops above writes every element.
@@ -159,25 +208,48 @@ fn add_up<T: Item>(parts: &[&[T]], start: usize, out: &mut [MaybeUninit<T>]) {
     }
 }
 
+/// The whole lines of a part.
+#[derive(Clone, Copy)]
+struct Whole<'a, T, const L: usize> {
+    lines: &'a [[T; L]],
+    /// What is read behind them.
+    next: &'a [T],
+}
+
+impl<'a, T, const L: usize> Whole<'a, T, L> {
+    /// A line; one further on is asked for.
+    #[inline(always)]
+    fn at(&self, i: usize) -> &'a [T; L] {
+        let ahead = i + AHEAD;
+        prefetch(match ahead.checked_sub(self.lines.len()) {
+            None => self.lines.as_ptr().wrapping_add(ahead).cast(),
+            Some(behind) => self.next.as_ptr().wrapping_add(behind * L),
+        });
+        &self.lines[i]
+    }
+}
+
 /// As [`add_up`], past the caches: every line of the result is added in registers and written from there.
 fn add_up_beside<T: Item, const L: usize>(
     parts: &[&[T]],
-    start: usize,
+    next: &[&[T]],
     out: &mut [MaybeUninit<T>],
     beside: &Beside,
 ) {
     let (head, lines, tail) = Line::<T, L>::among(out);
-    add_up(parts, start, head);
-    let start = start + head.len();
-    let whole: SmallVec<[&[[T; L]]; MOST]> =
-        parts.iter().map(|part| &part[start..].as_chunks().0[..lines.len()]).collect();
-    add_up(parts, start + lines.len() * L, tail);
+    add_up(parts, head);
+    let (mut whole, mut last) = (SmallVec::<[Whole<'_, T, L>; MOST]>::new(), SmallVec::<[&[T]; MOST]>::new());
+    for (part, next) in parts.iter().zip(next) {
+        let (lines, rest) = part[head.len()..].split_at(lines.len() * L);
+        whole.push(Whole { lines: lines.as_chunks().0, next });
+        last.push(rest);
+    }
+    add_up(&last, tail);
     /// Writes the lines whose element `$j` is `$put`, of the lines of every part.
     macro_rules! put {
         (|$j:ident of $($x:ident),+| $put:expr) => {
             beside.lines(lines, #[inline(always)] move |i| {
-                $(prefetch($x.as_ptr().wrapping_add(i + AHEAD));)+
-                $(let $x = &$x[i];)+
+                $(let $x = $x.at(i);)+
                 std::array::from_fn(#[inline(always)] |$j| $put)
             })
         };
@@ -202,7 +274,7 @@ fn add_up_beside<T: Item, const L: usize>(
             plus(plus(a[j], b[j]), plus(c[j], d[j])),
             plus(plus(e[j], f[j]), plus(g[j], h[j]))
         )),
-        // `sum` has looked at the number of parts.
+        // `Parts` has looked at the number.
         _ => unreachable!("{} parts", whole.len()),
     }
 }
@@ -447,6 +519,7 @@ fn region(source: &LocalArray, at: &[usize], into: &mut LocalArray) -> Result<()
 mod tests {
     use super::*;
     use crate::storage;
+    use proptest::prelude::*;
     use sharding_core::backend::StepKind;
     use sharding_core::{
         BackendKind, DType, Device, DeviceMapping, DeviceMesh, Element, Place, ReduceOp, TensorLayout,
@@ -480,7 +553,7 @@ mod tests {
         for n in 1..=MOST {
             let parts: Vec<Vec<f32>> =
                 (0..n).map(|part| (0..len + 5).map(|i| value(part, i)).collect()).collect();
-            let slices: Vec<&[f32]> = parts.iter().map(Vec::as_slice).collect();
+            let slices: Vec<&[f32]> = parts.iter().map(|part| &part[5..]).collect();
             let check = |out: &[MaybeUninit<f32>]| {
                 for (i, found) in out.iter().enumerate() {
                     // SAFETY: the vector was made of values.
@@ -490,7 +563,7 @@ mod tests {
                 }
             };
             let mut out = vec![MaybeUninit::new(f32::NAN); len];
-            add_up(&slices, 5, &mut out);
+            add_up(&slices, &mut out);
             check(&out);
             if let Some(beside) = Beside::new(usize::MAX)
                 && n > 1
@@ -500,7 +573,7 @@ mod tests {
                     [(0, 0), (1, 3), (0, 16), (3, 64), (15, 200), (16, 1000), (0, len), (5, len - 5)]
                 {
                     let mut out = vec![MaybeUninit::new(f32::NAN); first + len];
-                    add_up_beside::<_, 16>(&slices, 5, &mut out[first..], &beside);
+                    add_up_beside::<_, 16>(&slices, &slices, &mut out[first..], &beside);
                     check(&out[first..]);
                     let untouched = |found: &MaybeUninit<f32>| {
                         // SAFETY: as above.
@@ -508,6 +581,50 @@ mod tests {
                     };
                     assert!(out[..first].iter().all(untouched));
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 200 }, ..ProptestConfig::default() })]
+        /// Boxes cut out of larger arrays, and axes in any order: those that lie in long stretches are added there, others are
+        /// left alone, and an array that lies otherwise than the rest is none of them.
+        #[test]
+        fn views_are_added_as_they_lie(
+            n in 2..=MOST,
+            cut in prop::array::uniform3((0_usize..3, 1_usize..5, 0_usize..3)),
+            last in (0_usize..20, 1_usize..200, 0_usize..20),
+            swaps: bool,
+            other: bool,
+            is_large: bool,
+        ) {
+            let cuts = [cut[0], cut[1], cut[2], last];
+            let whole: Vec<usize> = cuts.iter().map(|(before, len, after)| before + len + after).collect();
+            let view = |part: usize| {
+                let mut view = array(&whole, part * 1000);
+                for (axis, (before, len, _)) in cuts.iter().enumerate() {
+                    view = view.slice(axis, *before, *len);
+                }
+                if swaps { view.permute(&[1, 0, 2, 3]) } else { view }
+            };
+            let mut parts: Vec<LocalArray> = (0..n).map(view).collect();
+            if other {
+                let dense = array(parts[0].shape(), 7);
+                parts[n - 1] = dense;
+            }
+            let mut out = storage::alloc(Device::cpu(), DType::I64, parts[0].shape()).unwrap();
+            let inputs: Vec<&LocalArray> = parts.iter().collect();
+            let size = if is_large { Size::Large(usize::MAX) } else { Size::Small };
+            let tree = expr(0, n as u8);
+            let done = sum::<i64, 8>(&tree, &inputs, &mut out, size).map(|done| done.unwrap());
+            let alike = parts.iter().all(|part| part.meta().strides == parts[0].meta().strides);
+            if alike && (last.1 >= SHORTEST || parts[0].is_contiguous()) {
+                prop_assert!(done.is_some());
+            }
+            if done.is_some() {
+                let parts: Vec<Vec<i64>> = parts.iter().map(values).collect();
+                let sums: Vec<i64> = (0..out.elements()).map(|i| parts.iter().map(|part| part[i]).sum()).collect();
+                prop_assert_eq!(values(&out), sums);
             }
         }
     }

@@ -15,6 +15,7 @@ pub(crate) const TASK: usize = 1 << 16;
 
 /// A walk over the elements of a strided view in row-major order: axes that lie behind each other in memory are
 /// one, those of extent 1 none.
+#[derive(PartialEq)]
 pub(crate) struct Walk {
     /// (extent, stride), outermost first.
     axes: SmallVec<[(usize, isize); 4]>,
@@ -64,6 +65,15 @@ impl Walk {
         self.axes.iter().all(|(_, stride)| *stride == 0).then_some(self.offset as usize)
     }
 
+    /// Whether its elements lie side by side, if not all then at least so many.
+    pub(crate) fn is_in_stretches(&self, shortest: usize) -> bool {
+        match self.axes[..] {
+            [] | [(_, 1)] => true,
+            [.., (len, 1)] => len >= shortest,
+            _ => false,
+        }
+    }
+
     /// The same walk from another first place.
     pub(crate) fn shifted(&self, offset: isize) -> Self {
         Self { axes: self.axes.clone(), offset }
@@ -77,12 +87,14 @@ impl Walk {
     }
 
     /// Calls `run(at, len, stride)` for the stretches of memory that hold elements `start..start + len`, in order.
-    fn runs(&self, start: usize, len: usize, mut run: impl FnMut(isize, usize, isize)) {
+    pub(crate) fn runs(&self, start: usize, len: usize, mut run: impl FnMut(isize, usize, isize)) {
+        if len == 0 {
+            // An axis may have no extent to divide by.
+            return;
+        }
         let Some(((inner, stride), outer)) = self.axes.split_last() else {
             // One element.
-            return if len > 0 {
-                run(self.offset, len, 0)
-            };
+            return run(self.offset, len, 0);
         };
         // The index of the first element on every outer axis, and its place.
         let mut index: SmallVec<[usize; 4]> = SmallVec::from_elem(0, outer.len());

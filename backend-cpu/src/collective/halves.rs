@@ -2,15 +2,14 @@
 //!
 //! Only by vectors that convert halves themselves. Elsewhere the steps of [`map`](crate::map) give the same bits.
 
-use super::{TASK, parts};
+use super::Parts;
 use crate::map::Size;
 use sharding_core::backend::{Expr, LocalArray};
 use sharding_core::{DType, Result};
-use std::mem::MaybeUninit;
 use vectors::Vectors;
 
-/// The sum of two to eight arrays of f16 or bf16; `None` for another expression or dtype, for arrays that do not lie in order,
-/// and on a processor without such vectors.
+/// The sum of two to eight arrays of f16 or bf16; `None` for another expression or dtype, for arrays that do not lie in the same
+/// long stretches, and on a processor without such vectors.
 pub(crate) fn sum(
     expr: &Expr,
     inputs: &[&LocalArray],
@@ -23,19 +22,17 @@ pub(crate) fn sum(
         _ => return None,
     };
     let vectors = Vectors::find()?;
-    let parts = parts::<u16>(expr, inputs, out)?;
-    let write = |start: usize, out: &mut [MaybeUninit<u16>], beside: Option<&_>| {
-        let mut here = parts.clone();
-        here.iter_mut().for_each(|part| *part = &part[start..][..out.len()]);
-        if is_f16 {
-            vectors.add_up::<true>(&here, out, beside);
-        } else {
-            vectors.add_up::<false>(&here, out, beside);
-        }
-        Ok(())
-    };
+    let parts = Parts::<u16>::of(expr, inputs, out)?;
     // SAFETY: `add_up` writes every element.
-    Some(unsafe { size.tasks(out, TASK, write) })
+    Some(unsafe {
+        parts.sum(out, size, |parts, next, out, beside| {
+            if is_f16 {
+                vectors.add_up::<true>(parts, next, out, beside);
+            } else {
+                vectors.add_up::<false>(parts, next, out, beside);
+            }
+        })
+    })
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -68,10 +65,12 @@ mod vectors {
             (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")).then_some(Self(()))
         }
 
-        /// Writes every element of `out`: the sum of those of two to eight parts that are as long.
+        /// Writes every element of `out`: the sum of those of two to eight parts that are at least as long. What is read `next` is
+        /// asked for.
         pub(super) fn add_up<const F16: bool>(
             self,
             parts: &[&[u16]],
+            next: &[&[u16]],
             out: &mut [MaybeUninit<u16>],
             beside: Option<&Beside>,
         ) {
@@ -80,11 +79,11 @@ mod vectors {
                 ($($n:literal)*) => {
                     match parts.len() {
                         $($n => {
-                            let parts = from_fn::<_, $n, _>(|i| parts[i]);
+                            let (parts, next) = (from_fn::<_, $n, _>(|i| parts[i]), from_fn(|i| next[i]));
                             // SAFETY: `find` has seen the instructions.
-                            unsafe { add_up::<F16, $n>(parts, out, beside) }
+                            unsafe { add_up::<F16, $n>(parts, next, out, beside) }
                         })*
-                        // `parts` of collectives has looked at their number.
+                        // `Parts` has looked at their number.
                         n => unreachable!("{n} parts"),
                     }
                 };
@@ -99,6 +98,7 @@ mod vectors {
     #[target_feature(enable = "avx2,f16c")]
     fn add_up<const F16: bool, const N: usize>(
         mut parts: [&[u16]; N],
+        next: [&[u16]; N],
         out: &mut [MaybeUninit<u16>],
         beside: Option<&Beside>,
     ) {
@@ -112,8 +112,11 @@ mod vectors {
         }
         few::<F16, N>(parts, tail);
         for (i, line) in lines.iter_mut().enumerate() {
-            for part in &whole {
-                prefetch(part.as_ptr().wrapping_add(i + AHEAD));
+            for (part, next) in whole.iter().zip(&next) {
+                prefetch(match (i + AHEAD).checked_sub(part.len()) {
+                    None => part.as_ptr().wrapping_add(i + AHEAD).cast(),
+                    Some(behind) => next.as_ptr().wrapping_add(behind * LINE),
+                });
             }
             let mut sums = [_mm_setzero_si128(); LINE / LANES];
             for (j, sum) in sums.iter_mut().enumerate() {
@@ -218,6 +221,7 @@ mod vectors {
         pub(super) fn add_up<const F16: bool>(
             self,
             _: &[&[u16]],
+            _: &[&[u16]],
             _: &mut [MaybeUninit<u16>],
             _: Option<&Beside>,
         ) {
@@ -229,7 +233,7 @@ mod vectors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::MOST;
+    use crate::collective::{MOST, TASK};
     use crate::element::Narrow;
     use crate::map;
     use crate::storage;
@@ -328,14 +332,24 @@ mod tests {
     #[test]
     fn views_are_added_as_they_lie() {
         for dtype in DTYPES {
-            let whole = Shape::from([60, 71]);
+            let whole = Shape::from([60, 171]);
             let parts: Vec<LocalArray> =
-                any_parts(dtype, 3, 60 * 71, 5).iter().map(|part| array(dtype, &whole, part)).collect();
+                any_parts(dtype, 3, 60 * 171, 5).iter().map(|part| array(dtype, &whole, part)).collect();
             for (start, len) in [(0, 60), (1, 1), (3, 40), (59, 1), (20, 0)] {
                 let rows: Vec<_> = parts.iter().map(|part| part.slice(0, start, len)).collect();
                 assert_eq!(run(&tree(0, 3), &rows), run(&in_steps(dtype, 3), &rows));
+            }
+            for (start, len) in [(0, 60), (1, 1), (3, 100), (59, 64), (20, 0), (100, 71), (0, 171)] {
                 let columns: Vec<_> = parts.iter().map(|part| part.slice(1, start, len)).collect();
-                assert_eq!(run(&tree(0, 3), &columns), run(&in_steps(dtype, 3), &columns));
+                let sums = run(&in_steps(dtype, 3), &columns);
+                assert_eq!(run(&tree(0, 3), &columns), sums);
+                // Past the caches, where they lie in long stretches and the vectors are there.
+                let mut out = storage::alloc(Device::cpu(), dtype, columns[0].shape()).unwrap();
+                let inputs: Vec<_> = columns.iter().collect();
+                if let Some(done) = sum(&tree(0, 3), &inputs, &mut out, Size::Large(usize::MAX)) {
+                    done.unwrap();
+                    assert_eq!(halves(&out), sums);
+                }
             }
         }
     }

@@ -349,12 +349,7 @@ impl Most<'_> {
     }
 
     /// Goes through the coordinates on the mesh axes from number `level` on; false, and sooner, if it is too many.
-    fn from(
-        &mut self,
-        corners: &Corners,
-        level: usize,
-        too_many: &impl Fn(usize) -> bool,
-    ) -> bool {
+    fn from(&mut self, corners: &Corners, level: usize, too_many: &impl Fn(usize) -> bool) -> bool {
         let Some((axis, span)) = corners.axes.get(level) else { return self.count(too_many) };
         let coords = corners.at.get(span.clone()).unwrap_or_default();
         let mut last = 0;
