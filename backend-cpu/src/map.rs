@@ -643,7 +643,7 @@ pub(crate) fn run(expr: &Expr, inputs: &[&LocalArray], out: &mut LocalArray, ali
         if !large && let Some(done) = direct::<T>(expr, inputs, out) {
             return done;
         }
-        if let Some(done) = collective::sum::<T, { ALIGN / size_of::<T>() }>(expr, inputs, out, size) {
+        if let Some(done) = collective::sum::sum::<T, { ALIGN / size_of::<T>() }>(expr, inputs, out, size) {
             return done;
         }
         compute::<T>(expr, inputs, out, size, |program, start, out| program.run(start, out))

@@ -2,7 +2,7 @@
 //!
 //! Only by vectors that convert halves themselves. Elsewhere the steps of [`map`](crate::map) give the same bits.
 
-use super::Parts;
+use super::sum::Parts;
 use crate::map::Size;
 use sharding_core::backend::{Expr, LocalArray};
 use sharding_core::{DType, Result};
@@ -37,7 +37,7 @@ pub(crate) fn sum(
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod vectors {
-    use crate::collective::{AHEAD, MOST};
+    use crate::collective::sum::{AHEAD, MOST};
     use crate::memory::{Beside, Line, prefetch};
     use bytemuck::cast;
     use std::arch::x86_64::{
@@ -233,7 +233,7 @@ mod vectors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{MOST, TASK};
+    use crate::collective::sum::{MOST, TASK};
     use crate::element::Narrow;
     use crate::map;
     use crate::storage;
