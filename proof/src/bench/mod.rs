@@ -33,7 +33,7 @@ impl From<Measured> for Outcome {
     }
 }
 
-const BENCHES: [Bench; 46] = [
+const BENCHES: [Bench; 49] = [
     ("dispatch/add/2", dispatch::add),
     ("dispatch/matmul_relu/2", dispatch::matmul_relu),
     ("elementwise/20/4KiB", dispatch::elementwise),
@@ -42,6 +42,9 @@ const BENCHES: [Bench; 46] = [
     ("plan/matmul/cached", planning::cached),
     ("plan/matmul/cached/1M-devices", planning::cached_on_a_million_devices),
     ("redistribute/plan/4-axes", planning::redistribution),
+    ("search/any/even", planning::any_search),
+    ("search/any/uneven", planning::any_search),
+    ("search/any/small", planning::any_search),
     ("search/worst/even", planning::worst_search),
     ("search/worst/uneven", planning::worst_search),
     ("search/worst/small", planning::worst_search),

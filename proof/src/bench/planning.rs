@@ -1,7 +1,7 @@
 //! Planning alone: calls of matmul, and redistributions.
 
 use super::Outcome;
-use super::made::tensor;
+use super::made::{part, tensor};
 use super::measure::measure;
 use sharding_core::op::{OpDef, Registry};
 use sharding_core::plan::VolumeCost;
@@ -64,15 +64,13 @@ pub(super) fn redistribution(name: &str) -> Result<Outcome> {
     measure(name, || Program::search(&source, &target, &VolumeCost)).map(Outcome::from)
 }
 
-/// Of all changes on four mesh axes, of each to Replicated, Partial or any tensor axis, the one whose search takes longest: by the
-/// best of three, and of the slowest by the best of thirty, for while a machine is slow any looks slow. `worst/even` is on
-/// extents that every cut divides, `worst/uneven` on extents that none does, and `worst/small` on three of those that some cuts
-/// leave empty.
-pub(super) fn worst_search(name: &str) -> Result<Outcome> {
+/// The layouts on four mesh axes, each Replicated, Partial or split along any tensor axis: `even` of extents that every cut
+/// divides, `uneven` of some that none does, and `small` of three of those that some cuts leave empty.
+fn layouts(extents: &str) -> Result<Vec<TensorLayout>> {
     let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 2, 2, 2], ["pp", "dp", "tp", "cp"])?;
-    let extents: &[usize] = match name {
-        "search/worst/even" => &[64, 48],
-        "search/worst/uneven" => &[33, 35],
+    let extents: &[usize] = match extents {
+        "even" => &[64, 48],
+        "uneven" => &[33, 35],
         _ => &[5, 7, 3],
     };
     let splits = [0, 1, 2].map(Place::Sharded).into_iter().take(extents.len());
@@ -84,7 +82,30 @@ pub(super) fn worst_search(name: &str) -> Result<Outcome> {
         let places = [0, 1, 2, 3].map(|axis| place(i, axis));
         TensorLayout::new(DType::F32, extents, DeviceMapping::new(&mesh, places)?)
     });
-    let layouts = layouts.collect::<Result<Vec<_>>>()?;
+    layouts.collect()
+}
+
+/// All changes from one of the [`layouts`] to another, one after the other in no order that means anything.
+pub(super) fn any_search(name: &str) -> Result<Outcome> {
+    let layouts = layouts(part(name, 2)?)?;
+    // A prime that divides no number of pairs: all are come to.
+    const STEP: usize = 40_009;
+    let n = layouts.len();
+    let mut at = 0;
+    measure(name, || {
+        at = (at + STEP) % (n * n);
+        match (layouts.get(at / n), layouts.get(at % n)) {
+            (Some(source), Some(target)) => Program::search(source, target, &VolumeCost).map(Some),
+            _ => Ok(None),
+        }
+    })
+    .map(Outcome::from)
+}
+
+/// Of all changes from one of the [`layouts`] to another the one whose search takes longest: by the best of three, and of the
+/// slowest by the best of thirty, for while a machine is slow any looks slow.
+pub(super) fn worst_search(name: &str) -> Result<Outcome> {
+    let layouts = layouts(part(name, 2)?)?;
     let pairs = layouts.iter().flat_map(|from| layouts.iter().map(move |to| (from, to)));
     let best_of = |rounds: usize, source: &TensorLayout, target: &TensorLayout| -> Result<Duration> {
         let mut least = Duration::MAX;
