@@ -97,7 +97,7 @@ fn encoder_rows(model: Option<&Path>) -> Vec<Row> {
         return vec![Row::new("encoder", what, work)];
     };
     let row = |mesh: &str| {
-        let run = ["run", "--release", "-p", "encoder-example", "--example", "encoder", "--", "--mesh", mesh];
+        let run = ["run", "--release", "--example", "encoder", "--", "--mesh", mesh];
         let mut arguments = run.map(str::to_owned).to_vec();
         arguments.extend(["--model".to_owned(), model.display().to_string()]);
         arguments.extend(["--check", "tests/minilm_reference.json"].map(str::to_owned));
@@ -194,8 +194,7 @@ mod tests {
         let rows = encoder_rows(Some(Path::new("minilm")));
         assert_eq!(
             command_lines(&rows)[1],
-            "encoder tp=2: run --release -p encoder-example --example encoder -- \
-             --mesh tp=2 --model minilm --check tests/minilm_reference.json"
+            "encoder tp=2: run --release --example encoder -- --mesh tp=2 --model minilm --check tests/minilm_reference.json"
         );
         assert_eq!(rows.len(), 6);
     }
