@@ -30,9 +30,10 @@ where
     command
 }
 
-/// A program of the package `proof`, in release: it measures, or replays thousands of cases.
+/// A program of the package `proof`, in release: it measures, or replays thousands of cases. Without `-p`, as the README runs
+/// the examples: cargo then turns on the same features of what they share, and builds it once for all of them.
 pub(crate) fn proof(program: &str) -> Command {
-    cargo(["run", "--release", "-p", "proof", "--bin", program, "--"])
+    cargo(["run", "--release", "--bin", program, "--"])
 }
 
 /// The command as a person would type it.
