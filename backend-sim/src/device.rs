@@ -137,11 +137,17 @@ impl Log {
     }
     /// Bytes that one device sends in all collectives, by the volume price.
     pub fn bytes_moved(&self) -> f64 {
-        self.collectives.iter().map(|collective| collective.bytes * collective.count as f64).sum()
+        // A sum of none is -0.
+        0.0 + self
+            .collectives
+            .iter()
+            .map(|collective| collective.bytes * collective.count as f64)
+            .sum::<f64>()
     }
     /// Seconds of all collectives; `None` if one was not timed.
     pub fn communication_seconds(&self) -> Option<f64> {
-        self.collectives.iter().map(CollectiveUse::total_seconds).sum()
+        let all: Option<f64> = self.collectives.iter().map(CollectiveUse::total_seconds).sum();
+        all.map(|seconds| 0.0 + seconds)
     }
     /// Seconds of the kernels of the device that takes longest; `None` if they were not timed.
     pub fn compute_seconds(&self) -> Option<f64> {

@@ -7,8 +7,8 @@ use sharding_core::op::{Cases, Registry};
 use sharding_core::rule::AxisAssignment;
 use sharding_core::trace::explain;
 use sharding_ops::{
-    BackendKind, DeviceMapping, DeviceMesh, Place, Policy, Replicated, Result, Scope, Sharded, Tensor,
-    TransitionSet, auto_reshard, concat, stack,
+    AxisType, BackendKind, DType, DeviceMapping, DeviceMesh, Place, Policy, Ragged, Replicated, Result,
+    Scope, Sharded, Tensor, TransitionSet, add, auto_reshard, concat, full, stack,
 };
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -124,4 +124,26 @@ fn an_exchange_inside_an_op_is_a_reshard() {
     assert!(
         warnings(|| concat(&[rows(&mesh, Sharded(1)), rows(&mesh, Sharded(1))], 0).unwrap()).1.is_empty()
     );
+}
+
+/// The line that mends it is Rust, whatever placement stays beside the one that has to move.
+#[test]
+fn what_an_explicit_mesh_axis_forbids_is_mended_by_rust() {
+    let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 2, 2], ["a", "b", "c"]).unwrap();
+    let mesh = mesh.with_axis_types([AxisType::Auto, AxisType::Auto, AxisType::Explicit]).unwrap();
+    let x = |places: [Place; 3]| {
+        let replicated = full([2, 8], 1.0, DType::F32, &DeviceMapping::replicated(&mesh)).unwrap();
+        replicated.transfer_to(&DeviceMapping::new(&mesh, places).unwrap()).unwrap()
+    };
+    let check = |lhs: Tensor, rhs: Tensor, want: &str| {
+        let error = auto_reshard(Policy::silent(), || add(&lhs, &rhs)).unwrap_err();
+        let fix = error.fix().unwrap();
+        assert!(fix.contains(want), "{error}");
+    };
+    let ragged = Ragged::place(1, [5, 3]);
+    let (lhs, rhs) =
+        (x([Place::PARTIAL, Replicated, Sharded(1)]), x([Place::PARTIAL, Sharded(1), Replicated]));
+    check(lhs, rhs, "[Place::PARTIAL, Place::Sharded(1), Place::Sharded(1)]");
+    let (lhs, rhs) = (x([Sharded(0), Replicated, Sharded(1)]), x([Sharded(0), ragged, Replicated]));
+    check(lhs, rhs, "Place::Sharded(0), ");
 }

@@ -92,8 +92,8 @@ impl Step {
         let alike = same && source.first_holds_most() && target.first_holds_most();
         let devices = [source, target].map(|layout| layout.mesh().num_devices());
         match self.kind {
-            // What is relabelled is one thing.
-            StepKind::Relabel => before.max(after),
+            // What is relabelled is one thing, and a slice is a view.
+            _ if !self.makes() => before.max(after),
             _ if alike || devices.iter().any(|devices| *devices > MAX_DEVICES) => {
                 before.saturating_add(after)
             }
@@ -108,6 +108,11 @@ impl Step {
                     .unwrap_or(0)
             }
         }
+    }
+
+    /// Whether it makes arrays: what is relabelled stays what it is, and a slice is a view.
+    pub(crate) fn makes(&self) -> bool {
+        !matches!(self.kind, StepKind::Relabel | StepKind::LocalSlice)
     }
 
     /// The `tracing` span in which it runs on behalf of an op: `redistribute` at level INFO, with the fields `op`, `kind`

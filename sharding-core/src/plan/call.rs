@@ -2,7 +2,7 @@
 
 use super::cache::KeyOperand;
 use super::feasible::stage_price;
-use super::{CostModel, Mode, Plan, PlanRequest, in_place, plan, trace};
+use super::{CostModel, Mode, Plan, PlanRequest, in_place, plan, text, trace};
 use crate::backend::{Backend, IndexMap, Positions};
 use crate::dispatch::guarded;
 use crate::mapping::Places;
@@ -330,7 +330,11 @@ fn check_explicit(program: &Program, operand: &str, mesh: &DeviceMesh) -> Result
     else {
         return Ok(());
     };
-    let places = program.target.places();
+    // A placement of a user's own is the operand's.
+    let written = |(axis, place): (usize, &Place)| {
+        text::spelled_place(*place).unwrap_or_else(|| format!("{operand}.mapping().place({axis})"))
+    };
+    let places: Vec<String> = program.target.places().iter().enumerate().map(written).collect();
     Err(Error::new(
         ErrorKind::Sharding,
         format!(
@@ -342,7 +346,8 @@ fn check_explicit(program: &Program, operand: &str, mesh: &DeviceMesh) -> Result
     )
     .with_mesh_axis(mesh.axis_name(axis), mesh.size(axis))
     .with_fix(format!(
-        "let {operand} = {operand}.transfer_to(&DeviceMapping::new({operand}.mesh(), {places:?})?)?;"
+        "let {operand} = {operand}.transfer_to(&DeviceMapping::new({operand}.mesh(), [{}])?)?;",
+        places.join(", ")
     )))
 }
 

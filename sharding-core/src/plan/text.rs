@@ -308,26 +308,30 @@ fn mapping(request: &PlanRequest<'_>, value: &str, places: &[Place]) -> String {
     format!("DeviceMapping::new({value}.mesh(), [{}])?", places.join(", "))
 }
 
-/// A placement as Rust.
-fn written(request: &PlanRequest<'_>, place: Place) -> String {
-    match place {
+/// A placement as Rust; `None` for one of a user's own.
+pub(super) fn spelled_place(place: Place) -> Option<String> {
+    Some(match place {
         Place::Replicated => "Place::Replicated".to_owned(),
         Place::Sharded(axis) => format!("Place::Sharded({axis})"),
         Place::Partial(ReduceOp::Sum) => "Place::PARTIAL".to_owned(),
         Place::Partial(op) => format!("Place::Partial(ReduceOp::{op:?})"),
         Place::Unknown => "Place::Unknown".to_owned(),
         Place::Custom(custom) => {
-            let any: &dyn Any = custom.placement();
+            let (any, axis): (&dyn Any, usize) = (custom.placement(), place.tensor_axis().unwrap_or(0));
             if let Some(ragged) = any.downcast_ref::<Ragged>() {
-                return format!("Ragged::place({}, {:?})", place.tensor_axis().unwrap_or(0), ragged.sizes());
+                return Some(format!("Ragged::place({axis}, {:?})", ragged.sizes()));
             }
-            if let Some(fused) = any.downcast_ref::<Interleaved>() {
-                return format!(
-                    "Interleaved::place({}, {:?})",
-                    place.tensor_axis().unwrap_or(0),
-                    fused.parts()
-                );
-            }
+            let fused = any.downcast_ref::<Interleaved>()?;
+            format!("Interleaved::place({axis}, {:?})", fused.parts())
+        }
+    })
+}
+
+/// A placement as Rust.
+fn written(request: &PlanRequest<'_>, place: Place) -> String {
+    match spelled_place(place) {
+        Some(text) => text,
+        None => {
             // Whatever it is, it was carried from an operand that has it, maybe on another tensor axis.
             let holder = request.operands.iter().enumerate().find_map(|(i, operand)| {
                 let moved = |own: &Place| place.tensor_axis().map_or(*own, |axis| own.on_axis(axis)) == place;

@@ -1,6 +1,7 @@
 //! A program as text.
 
 use super::Program;
+use crate::backend::Step;
 use crate::plan::{CostModel, CostUnit};
 use crate::{Result, Scope, TensorLayout, dispatch, text};
 use std::fmt;
@@ -33,15 +34,26 @@ impl Explanation {
     /// Bytes that one device sends in all steps together; receives, for permute and move. By the volume model, whatever
     /// model is in force.
     pub fn bytes(&self) -> f64 {
-        self.program.steps.iter().map(crate::backend::Step::bytes).sum()
+        // A sum of none is -0.
+        0.0 + self.program.steps.iter().map(Step::bytes).sum::<f64>()
     }
     /// Modelled seconds of all steps together; `None` under a model that counts something else.
     pub fn seconds(&self) -> Option<f64> {
-        (self.unit == CostUnit::Seconds).then(|| self.prices.iter().sum())
+        (self.unit == CostUnit::Seconds).then(|| 0.0 + self.prices.iter().sum::<f64>())
     }
-    /// The most bytes that one device holds for one step: its piece of what it reads and of what it makes.
+    /// The most bytes that one device holds at a time: for each step its piece of what it reads and of what it makes, and behind
+    /// the first its piece of the source, which whoever asks for the transfer still has.
     pub fn peak(&self) -> usize {
-        self.program.steps.iter().map(crate::backend::Step::peak).max().unwrap_or(0)
+        let Some((first, rest)) = self.program.steps.split_first() else { return 0 };
+        let source = self.program.source.largest_shard_bytes();
+        let made_by = |step: &Step| if step.makes() { step.target.largest_shard_bytes() } else { 0 };
+        let (mut most, mut between) = (first.peak(), made_by(first));
+        for step in rest {
+            let made = made_by(step);
+            most = most.max(source.saturating_add(between).saturating_add(made));
+            between = if step.makes() { made } else { between };
+        }
+        most
     }
 
     /// A price for the table, if it is one in seconds.
@@ -158,12 +170,41 @@ f32[4, 8] on DeviceMesh(dp=2, tp=2)
   step   collective      mesh axes  bytes/device  seconds  peak bytes  before                                after
   1      reduce_scatter  dp                   32        -          96  {dp: Partial(sum), tp: Sharded(0)}    {dp: Sharded(1), tp: Sharded(0)}
   2      all_gather      tp                   32        -          96  {dp: Sharded(1), tp: Sharded(0)}      {dp: Sharded(1), tp: Replicated}
-  total                                       64        -          96";
+  total                                       64        -         160";
         let squeeze = |text: &str| {
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
         };
         assert_eq!(squeeze(&text), squeeze(want.trim()));
         assert!(explain_transfer(&source, &source).unwrap().to_string().contains("nothing moves"));
+    }
+
+    fn over_2x2(shape: [usize; 2], from: [Place; 2], to: [Place; 2]) -> Explanation {
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [2, 2], ["a", "b"]).unwrap();
+        let lay = |places: [Place; 2]| {
+            TensorLayout::new(DType::F32, shape, DeviceMapping::new(&mesh, places).unwrap()).unwrap()
+        };
+        explain_transfer(&lay(from), &lay(to)).unwrap()
+    }
+
+    /// The caller still has the source when the second step runs.
+    #[test]
+    fn the_source_is_held_to_the_end() {
+        let (r, p, s0, s1) = (Place::Replicated, Place::PARTIAL, Place::Sharded(0), Place::Sharded(1));
+        // 512 of the source, 256 in between, 512 of the result.
+        assert_eq!(over_2x2([16, 16], [p, s1], [s1, r]).peak(), 1280);
+        assert_eq!(over_2x2([64, 16], [s0, p], [p, s1]).peak(), 5120);
+    }
+
+    #[test]
+    fn a_slice_is_a_view_and_sends_nothing() {
+        let (r, s0) = (Place::Replicated, Place::Sharded(0));
+        let explained = over_2x2([16, 16], [r, r], [s0, r]);
+        assert_eq!((explained.bytes(), explained.peak()), (0.0, 1024), "{explained}");
+        let cells: Vec<String> =
+            explained.to_string().lines().nth(2).unwrap().split_whitespace().map(str::to_owned).collect();
+        assert_eq!(cells[1..6], ["local_slice", "a", "0", "-", "1024"]);
+        let nothing = over_2x2([16, 16], [r, r], [r, r]);
+        assert!(nothing.bytes().is_sign_positive() && nothing.peak() == 0, "{nothing}");
     }
 
     /// An axis of one device gets another label: what it holds stays the one buffer that it was.

@@ -44,9 +44,9 @@ impl Step {
         })
     }
 
-    /// The bytes that one device sends; of a permutation or a move the most that one receives.
+    /// The bytes that one device sends; of a permutation or a move the most that one receives. Local steps send none.
     pub fn bytes(&self) -> f64 {
-        self.price(&VolumeCost)
+        if self.kind.communicates() { self.price(&VolumeCost) } else { 0.0 }
     }
 
     /// What the step takes in seconds; `None` under a model that counts something else.
@@ -442,7 +442,8 @@ mod tests {
                         step.cost
                     );
                     assert_eq!(step.seconds(cost).is_some(), cost.unit() == CostUnit::Seconds);
-                    assert_eq!(step.bytes(), step.price(&VolumeCost));
+                    let bytes = if step.kind.communicates() { step.price(&VolumeCost) } else { 0.0 };
+                    assert_eq!(step.bytes(), bytes);
                     counted += 1;
                 }
             }

@@ -4,7 +4,7 @@ use super::price::checked;
 use super::search::{Path, cheapest};
 use super::{mesh_move, search};
 use crate::backend::{Step, StepKind};
-use crate::plan::{CostModel, StepQuery};
+use crate::plan::{CostModel, StepQuery, VolumeCost};
 use crate::{DeviceMapping, DeviceMesh, Error, ErrorKind, Place, Places, Result, TensorLayout};
 use smallvec::SmallVec;
 
@@ -97,12 +97,24 @@ impl Program {
         };
         self.relabel(&source, &first, cost);
         let Some(path) = cheapest(&first, &last, cost)? else {
+            let (price, fix) = if cost.key() == VolumeCost.key() {
+                ("", "transfer it to Replicated first")
+            } else {
+                (
+                    " at a finite price of the cost model in force",
+                    "let CostModel::step give finite prices for the steps of some way",
+                )
+            };
             return Err(Error::new(
                 ErrorKind::Sharding,
-                format!("there is no redistribution from {} to {}", source.mapping(), target.mapping()),
+                format!(
+                    "there is no redistribution from {} to {}{price}",
+                    source.mapping(),
+                    target.mapping()
+                ),
             )
             .with_operands([format!("x: {source}")])
-            .with_fix("transfer it to Replicated first"));
+            .with_fix(fix));
         };
         let at = self.follow(path, first.clone(), &last, lay)?;
         let there = if same_memory { target.clone() } else { lay(target.mesh(), target.places())? };

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::panic::Location;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
@@ -53,12 +53,13 @@ pub fn trace_to_file(path: impl AsRef<Path>) -> Result<TraceFile> {
     );
     let writer = Arc::new(Writer { start: Instant::now(), state: Mutex::new(state) });
     let guard = (*Scope::current()).clone().with_watcher(writer.clone()).guard();
-    Ok(TraceFile { writer, guard: Some(guard) })
+    Ok(TraceFile { path: path.to_owned(), writer, guard: Some(guard) })
 }
 
 /// Ends a trace when dropped.
 #[must_use = "the trace ends when the guard is dropped"]
 pub struct TraceFile {
+    path: PathBuf,
     writer: Arc<Writer>,
     guard: Option<ScopeGuard>,
 }
@@ -70,7 +71,9 @@ impl TraceFile {
     /// [`ErrorKind::File`] if something could not be written (the disk is full).
     pub fn finish(mut self) -> Result<()> {
         self.close().map_err(|error| {
-            Error::new(ErrorKind::File, "the trace is not whole: writing it failed").with_source(error)
+            Error::new(ErrorKind::File, format!("the trace {} is not whole", self.path.display()))
+                .with_fix("make room where it is written, or give a path elsewhere")
+                .with_source(error)
         })
     }
 
@@ -83,7 +86,7 @@ impl TraceFile {
 impl Drop for TraceFile {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            tracing::warn!("the trace is not whole: {error}");
+            tracing::warn!("the trace {} is not whole: {error}", self.path.display());
         }
     }
 }

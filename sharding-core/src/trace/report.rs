@@ -45,7 +45,8 @@ pub struct CommReport {
 impl CommReport {
     /// Bytes that one device sends in all steps together.
     pub fn bytes(&self) -> f64 {
-        self.steps.iter().map(|step| step.bytes * step.count as f64).sum()
+        // A sum of none is -0.
+        0.0 + self.steps.iter().map(|step| step.bytes * step.count as f64).sum::<f64>()
     }
     /// Modelled seconds of all steps together, if the cost model prices in seconds; `None` where nothing moved too, as no
     /// model was asked.

@@ -80,7 +80,7 @@ fn sizes(layout: &TensorLayout) -> Vec<String> {
         largest *= most as f64;
         smallest *= least as f64;
         let full: usize = sizes.iter().filter(|(size, _)| *size > 0).map(|(_, count)| count).sum();
-        filled *= full as f64 / ways.min(if custom.is_some() { MAX_PARTS } else { usize::MAX }) as f64;
+        filled *= full as f64 / ways as f64;
         if by.is_empty() {
             continue;
         }
@@ -89,8 +89,16 @@ fn sizes(layout: &TensorLayout) -> Vec<String> {
                 format!("axis {axis}: {count} pieces of {size}, {rest} of {other}")
             }
             (None, [(size, count)]) => format!("axis {axis}: {count} pieces of {size}"),
+            _ if ways > MAX_PARTS => {
+                format!("axis {axis}: {ways} pieces, the first {MAX_PARTS} of {least} to {most}")
+            }
             _ => format!("axis {axis}: {ways} pieces of {least} to {most}"),
         });
+    }
+    // What was asked of some parts says nothing of the rest.
+    if !asked {
+        lines.push(format!("bytes on a device: {} at most", layout.largest_shard_bytes()));
+        return lines;
     }
     let bytes = layout.dtype().size() as f64;
     lines.push(format!(
@@ -101,8 +109,23 @@ fn sizes(layout: &TensorLayout) -> Vec<String> {
     if filled < 1.0 && layout.shape().elements() > 0 {
         lines.push(format!("{} of the devices hold nothing", cell::percent(1.0 - filled)));
     }
-    if !asked {
-        lines.push(format!("sizes are those of the first {MAX_PARTS} parts of a custom placement"));
-    }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Ragged;
+    use crate::{BackendKind, DType, DeviceMapping, DeviceMesh};
+
+    #[test]
+    fn nothing_is_said_of_parts_that_were_not_asked() {
+        let devices = 2 * MAX_PARTS;
+        let mesh = DeviceMesh::simulated(BackendKind::SIM, [devices], ["x"]).unwrap();
+        let sizes: Vec<usize> = (0..devices).map(|part| if part == devices - 1 { 10 } else { 0 }).collect();
+        let mapping = DeviceMapping::new(&mesh, [Ragged::place(0, sizes)]).unwrap();
+        let layout = TensorLayout::new(DType::F32, [10], mapping).unwrap();
+        let first = format!("axis 0: {devices} pieces, the first {MAX_PARTS} of 0 to 0");
+        assert_eq!(super::sizes(&layout), [first.as_str(), "bytes on a device: 40 at most"]);
+    }
 }

@@ -41,9 +41,12 @@ impl Link {
     }
 
     fn is_valid(self) -> bool {
-        [self.latency, self.seconds_per_byte].iter().all(|x| x.is_finite() && *x >= 0.0)
+        [self.latency, self.seconds_per_byte].iter().all(|x| (0.0..MOST).contains(x))
     }
 }
+
+/// No latency, and no time of a byte, is as much: a collective of any size takes a finite time.
+const MOST: f64 = 1e200;
 
 /// A cost model in seconds: a latency per message and a time per byte for each mesh axis, and for each collective the
 /// cheapest of its [algorithms](Algorithm) for the size and the group.
@@ -179,7 +182,9 @@ fn check(link: Link, whose: &str) -> Result<()> {
             link.latency, link.seconds_per_byte
         ),
     )
-    .with_fix("give both as finite numbers that are not negative: Link::new(2e-6, 50e9)"))
+    .with_fix(
+        "give a latency that is not negative and a bandwidth that moves something: Link::new(2e-6, 50e9)",
+    ))
 }
 
 impl CostModel for AlphaBetaCost {
@@ -246,6 +251,8 @@ mod tests {
             Link::new(1e-6, f64::NAN),
             Link::new(-1e-6, 1e9),
             Link::new(inf, 1e9),
+            Link::new(0.0, 1e-308),
+            Link::new(1e308, 1.0),
             Link::new(f64::NAN, 1e9),
         ] {
             for error in [AlphaBetaCost::new(bad), AlphaBetaCost::of(good).with_axis("tp", bad)] {
