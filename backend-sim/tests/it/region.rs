@@ -2,7 +2,7 @@
 
 use backend_sim::SimBackend;
 use sharding_core::backend::Backend;
-use sharding_core::manual::{ManualCx, shard_map};
+use sharding_core::manual::{ManualCx, Over, shard_map};
 use sharding_core::trace::{CommReport, explain};
 use sharding_core::{
     AxisType, BackendKind, DType, DeviceMapping, DeviceMesh, ErrorKind, Place, Result, Tensor, TensorLayout,
@@ -143,5 +143,136 @@ mod watched {
             let lines = lines();
             assert!(lines.len() == 1 && lines[0].ends_with(&format!("region.rs:{line}")), "{lines:?}");
         }
+    }
+}
+
+/// Groups that run at the same time: what one device sends is what it sends outside.
+mod counted {
+    use super::*;
+    use backend_sim::{Log, Machine, Simulation};
+    use sharding_core::plan::{AlphaBetaCost, Link, roofline::H100_SXM};
+
+    /// What the simulator and a table say of a program on the blocks of a mesh: they must say the same.
+    fn both(
+        mesh: &DeviceMesh,
+        program: impl Fn(&ManualCx, &Tensor) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> (CommReport, Log) {
+        let network = Arc::new(AlphaBetaCost::new(Link::new(0.0, 1.0)).unwrap());
+        let simulation = Simulation::on(Machine { device: H100_SXM, network });
+        let (explained, log) = simulation.record(|| explain(|| run(mesh, program)));
+        explained.value.unwrap();
+        (explained.report, log)
+    }
+
+    /// A program on 2x4 devices, where an all_reduce of a block over tp sends 96 bytes and one over dp 64: a device sends
+    /// these bytes, by steps that ran so often.
+    fn check(
+        program: impl Fn(&ManualCx, &Tensor) -> Result<Tensor> + Send + Sync + 'static,
+        mut counts: Vec<usize>,
+        bytes: f64,
+    ) {
+        let (report, log) = both(&mesh(2, 4), program);
+        let mut seen: Vec<usize> = report.steps.iter().map(|step| step.count).collect();
+        seen.sort_unstable();
+        counts.sort_unstable();
+        assert_eq!((seen, report.bytes()), (counts.clone(), bytes), "{report}");
+        let mut seen: Vec<usize> = log.collectives.iter().map(|one| one.count as usize).collect();
+        seen.sort_unstable();
+        assert_eq!((seen, log.bytes_moved()), (counts, bytes), "{log}");
+        // A byte takes a second.
+        assert_eq!(log.communication_seconds(), Some(bytes), "{log}");
+    }
+
+    /// The one group sums on one line, the other on another.
+    fn by_turns(cx: &ManualCx, x: &Tensor) -> Result<Tensor> {
+        match cx.coord("dp")? {
+            0 => cx.psum(x, "tp"),
+            _ => cx.psum(x, "tp"),
+        }
+    }
+
+    #[test]
+    fn groups_of_one_call() {
+        check(|cx, x| cx.psum(x, "tp"), vec![1], 96.0);
+        check(|cx, x| cx.psum(x, "dp"), vec![1], 64.0);
+        check(|cx, x| cx.psum(&cx.psum(x, "tp")?, "dp"), vec![1, 1], 160.0);
+    }
+
+    #[test]
+    fn a_call_that_is_repeated() {
+        check(|cx, x| (0..3).try_fold(x.clone(), |x, _| cx.psum(&x, "tp")), vec![3], 288.0);
+    }
+
+    #[test]
+    fn groups_that_call_it_so_often_each() {
+        check(
+            |cx, x| (0..1 + 2 * cx.coord("dp")?).try_fold(x.clone(), |x, _| cx.psum(&x, "tp")),
+            vec![3],
+            288.0,
+        );
+    }
+
+    /// No device does what two groups do by turns.
+    #[test]
+    fn groups_that_run_other_steps() {
+        check(by_turns, vec![1, 1], 96.0);
+        let groups = || Over::from("tp").within([vec![0, 1], vec![2, 3]]);
+        check(move |cx, x| cx.psum(x, groups()), vec![1], 64.0);
+        // Device 1 is in a pair both times.
+        let pairs = [[vec![0, 1], vec![2], vec![3]], [vec![0], vec![1, 2], vec![3]]];
+        let pairs = pairs.map(|groups| Over::from("tp").within(groups));
+        check(
+            move |cx, x| pairs.iter().try_fold(x.clone(), |x, pairs| cx.psum(&x, pairs.clone())),
+            vec![2],
+            128.0,
+        );
+    }
+
+    #[test]
+    fn assertions_are_about_one_device() {
+        assert_comm!([all_reduce("tp") <= 96.0], run(&mesh(2, 4), by_turns)).unwrap();
+    }
+
+    /// Outside of regions steps follow each other; what a region does is added.
+    #[test]
+    fn steps_around_a_region() {
+        let mesh = mesh(2, 4);
+        let region = shard_map(&mesh)
+            .in_specs([spec![None, "tp"]])
+            .out_specs([spec![None, "tp"]])
+            .wrap(|cx, [x]| Ok([cx.psum(&x, "tp")?]))
+            .unwrap();
+        let explained = explain(|| region.call([&blocks(&mesh)]));
+        explained.value.unwrap();
+        // The rows are gathered first, as f32[8, 2] are received, and the sum is of f32[16, 2].
+        assert_eq!(seen(&explained.report), (vec![("dp".to_owned(), 1), ("tp".to_owned(), 1)], 64.0 + 192.0));
+    }
+
+    /// Whatever the other mesh axes are, also where corners stand for them.
+    #[test]
+    fn the_other_axes_do_not_count() {
+        for dp in [1, 2, 8, 64, 1 << 17] {
+            let (report, log) = both(&mesh(dp, 8), |cx, x| cx.psum(x, "tp"));
+            let all = (report.bytes(), log.bytes_moved(), log.communication_seconds());
+            assert_eq!(all, (112.0, 112.0, Some(112.0)), "dp={dp}: {log}");
+        }
+    }
+
+    /// A region inside: each device of the outer one calls its own.
+    #[test]
+    fn regions_in_regions() {
+        let mesh = mesh(2, 4);
+        let region = shard_map(&mesh)
+            .axis_names(["dp"])
+            .in_specs([spec!["dp"]])
+            .out_specs([spec!["dp"]])
+            .wrap(|cx, [x]| {
+                let inner = shard_map(cx.mesh()).in_specs([spec![None, "tp"]]).out_specs([spec![None, "tp"]]);
+                inner.wrap(|cx, [x]| Ok([cx.psum(&x, "tp")?]))?.call([&x])
+            })
+            .unwrap();
+        let explained = explain(|| region.call([&blocks(&mesh)]));
+        explained.value.unwrap();
+        assert_eq!(seen(&explained.report), (vec![("tp".to_owned(), 1)], 96.0), "{}", explained.report);
     }
 }

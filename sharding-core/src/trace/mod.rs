@@ -10,6 +10,7 @@
 mod comm;
 mod file;
 mod report;
+mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ pub use comm::{Allowed, check_comm};
 pub use comm::{Gave, OfAny, OfResult, check_comm_of};
 pub use file::{TraceFile, trace_to_file};
 pub use report::{CommReport, CommStep, Explained, explain};
+pub use runs::Runs;
 
 use crate::backend::{Exchange, LocalArray, Step};
 use crate::{DType, Device, Scope, Shape, TensorLayout};
