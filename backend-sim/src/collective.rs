@@ -3,6 +3,7 @@
 use crate::{Simulation, device, storage};
 use sharding_core::backend::{Collectives, Exchange, LocalArrays, Step, StepKind, Support};
 use sharding_core::plan::VolumeCost;
+use sharding_core::trace::Runs;
 use sharding_core::{Error, ErrorKind, Result, TensorLayout, caller};
 use std::fmt;
 use std::panic::Location;
@@ -32,8 +33,10 @@ pub struct CollectiveUse {
     pub seconds: Option<f64>,
     /// The line of the program that caused it; `None` where a backend was called without an op.
     pub at: Option<Line>,
-    /// How often it ran.
+    /// How often it ran on one device, of those on which it ran most: groups of a region run it at the same time.
     pub count: u64,
+    /// How often it ran on each device.
+    pub(crate) runs: Runs,
 }
 
 impl CollectiveUse {
@@ -88,6 +91,7 @@ impl Collectives for SimCollectives {
             seconds: simulation.seconds_by(|cost| step.price(cost)).map_err(|error| error.with_op(op))?,
             at: caller().map(|caller| Line(caller.at)),
             count: 1,
+            runs: Runs::once(mesh),
         });
         Ok(made)
     }
@@ -115,6 +119,7 @@ impl Collectives for SimCollectives {
                 .map_err(|error| error.with_op(op))?,
             at: caller().map(|caller| Line(caller.at)),
             count: 1,
+            runs: Runs::once(mesh),
         });
         Ok(made)
     }

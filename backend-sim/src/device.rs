@@ -3,7 +3,7 @@
 use crate::collective::{CollectiveUse, same_collective};
 use sharding_core::backend::{MemoryUse, Positions, Storage, guarded};
 use sharding_core::plan::{CostModel, CostUnit, Roofline};
-use sharding_core::trace::table;
+use sharding_core::trace::{Runs, table};
 use sharding_core::{BackendKind, DType, Device, DeviceMesh, Error, ErrorKind, Result, Scope, caller};
 use std::any::Any;
 use std::cell::RefCell;
@@ -135,19 +135,15 @@ impl Log {
     pub fn peak_bytes(&self) -> u64 {
         self.devices.values().map(|device| device.peak).max().unwrap_or(0)
     }
-    /// Bytes that one device sends in all collectives, by the volume price.
+    /// Bytes that one device sends in all collectives, by the volume price; of the device that sends most.
     pub fn bytes_moved(&self) -> f64 {
-        // A sum of none is -0.
-        0.0 + self
-            .collectives
-            .iter()
-            .map(|collective| collective.bytes * collective.count as f64)
-            .sum::<f64>()
+        Runs::cost(self.collectives.iter().map(|one| (one.bytes, &one.runs)))
     }
-    /// Seconds of all collectives; `None` if one was not timed.
+    /// Seconds of all collectives, on the device for which they are most; `None` if one was not timed.
     pub fn communication_seconds(&self) -> Option<f64> {
-        let all: Option<f64> = self.collectives.iter().map(CollectiveUse::total_seconds).sum();
-        all.map(|seconds| 0.0 + seconds)
+        let each: Option<Vec<_>> =
+            self.collectives.iter().map(|one| Some((one.seconds?, &one.runs))).collect();
+        each.map(Runs::cost)
     }
     /// Seconds of the kernels of the device that takes longest; `None` if they were not timed.
     pub fn compute_seconds(&self) -> Option<f64> {
@@ -205,7 +201,10 @@ impl Log {
 
     fn count_collective(&mut self, collective: &CollectiveUse) {
         match self.collectives.iter_mut().find(|known| same_collective(known, collective)) {
-            Some(known) => known.count += collective.count,
+            Some(known) => {
+                known.runs.add(&collective.runs);
+                known.count = known.runs.most();
+            }
             None => self.collectives.push(collective.clone()),
         }
     }

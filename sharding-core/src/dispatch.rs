@@ -220,6 +220,11 @@ impl Outermost {
         Self(outer)
     }
 
+    /// As if nothing ran on this thread: for what it runs on behalf of others.
+    pub(crate) fn replace(op: &'static str, at: &'static Location<'static>) -> Self {
+        Self(OUTERMOST.replace(Some((op, at))))
+    }
+
     /// Whether nothing ran on this thread before.
     pub(crate) fn is_first(&self) -> bool {
         self.0.is_none()
@@ -305,7 +310,7 @@ fn ready<'a>(
         if scope.policy().mode == Mode::Warn {
             warn(def.name, report, at);
         }
-        scope.watchers().iter().for_each(|watch| watch.report(report, def.name, at));
+        scope.watchers().iter().for_each(|watch| trace::tell(|| watch.report(report, def.name, at)));
     }
     into.add(def.name, &plan, operands)?;
     Ok(plan)

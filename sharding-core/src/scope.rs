@@ -249,11 +249,15 @@ impl Scope {
     /// Puts this scope in force until the guard is dropped.
     #[must_use = "the scope ends when the guard is dropped"]
     pub fn guard(self) -> ScopeGuard {
+        Arc::new(self).shared_guard()
+    }
+
+    fn shared_guard(self: Arc<Self>) -> ScopeGuard {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         OPEN.with(|open| {
             let mut open = open.borrow_mut();
-            open.push((number, Arc::new(self)));
+            open.push((number, self));
             innermost_changed(&open);
         });
         ScopeGuard { number, thread_bound: PhantomData }
@@ -263,6 +267,24 @@ impl Scope {
     pub fn enter<T>(self, f: impl FnOnce() -> T) -> T {
         let _guard = self.guard();
         f()
+    }
+
+    /// Runs `f` with a scope in force that others have too.
+    pub(crate) fn enter_shared<T>(self: Arc<Self>, f: impl FnOnce() -> T) -> T {
+        let _guard = self.shared_guard();
+        f()
+    }
+
+    /// The first of these scopes, watched by all that watch any of them, each once; of none, what is in force here. Where the
+    /// others have no watchers but the first's, nothing is allocated.
+    pub(crate) fn together<'a>(mut scopes: impl Iterator<Item = &'a Arc<Self>>) -> Arc<Self> {
+        let mut all = scopes.next().map_or_else(Self::current, Arc::clone);
+        for watch in scopes.flat_map(|scope| scope.watchers()) {
+            if !all.watchers.iter().any(|known| Arc::ptr_eq(known, watch)) {
+                Arc::make_mut(&mut all).watchers.push(watch.clone());
+            }
+        }
+        all
     }
 }
 

@@ -5,3 +5,4 @@ mod collective;
 mod conformance;
 mod memory;
 mod million;
+mod region;

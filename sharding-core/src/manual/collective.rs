@@ -15,7 +15,7 @@ use super::varies::Varies;
 
 /// The members' values after the collective, in their order. All values are of one dtype, shape and placement.
 pub(super) fn run(group: &Group, call: &Call, mut given: Vec<Tensor>, varies: Varies) -> Result<Vec<Tensor>> {
-    let _outermost = Outermost::enter(call.name, call.at);
+    let _outermost = Outermost::replace(call.name, call.at);
     let made = match &call.collective {
         Collective::Permute(pairs) => permute(group, call, &given, pairs, varies),
         collective => {

@@ -9,16 +9,21 @@ use super::rendezvous::Rendezvous;
 use super::varies::Varies;
 use crate::backend::{BinaryOp, Expr};
 use crate::dispatch::Outermost;
-use crate::{DType, DeviceMapping, DeviceMesh, Error, ErrorKind, Place, ReduceOp, Result, Tensor};
+use crate::{DType, DeviceMapping, DeviceMesh, Error, ErrorKind, Place, ReduceOp, Result, Scope, Tensor};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// What a member brings to a meeting, and over which axes it may vary, the member's way to here included.
+/// What a member brings to a meeting.
 pub(super) struct Given {
     tensor: Tensor,
+    /// Over which axes it may vary, the member's way to here included.
     varies: Varies,
+    /// What is in force for the member, who watches it among that.
+    scope: Arc<Scope>,
+    /// The member's line.
+    at: &'static Location<'static>,
 }
 
 /// What the members of one call of a region share.
@@ -508,12 +513,17 @@ impl ManualCx {
             places: x.layout().places().into(),
             at,
         };
-        let given = Given { varies: x.varies().union(Varies::taint()), tensor: x };
-        let (met, agreed) = (group.clone(), call.clone());
+        let varies = x.varies().union(Varies::taint());
+        let given = Given { tensor: x, varies, scope: Scope::current(), at };
+        let (met, mut agreed) = (group.clone(), call.clone());
         self.shared.rendezvous.meet(self.member, group.key, &group.members, call, given, move |all| {
             let before = all.iter().fold(Varies::NONE, |any, given| any.union(given.varies));
             let varies = if same { before.without(bits) } else { before.union(bits) };
-            collective::run(&met, &agreed, all.into_iter().map(|given| given.tensor).collect(), varies)
+            // Which thread this is depends on who came last; what is in force and what is seen may not.
+            agreed.at = all.first().map_or(at, |given| given.at);
+            let scope = Scope::together(all.iter().map(|given| &given.scope));
+            let tensors = all.into_iter().map(|given| given.tensor).collect();
+            scope.enter_shared(|| collective::run(&met, &agreed, tensors, varies))
         })
     }
 }

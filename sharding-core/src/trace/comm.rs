@@ -1,7 +1,7 @@
 //! Communication as a tested property.
 
 use super::report::explain_in;
-use super::{CommReport, place};
+use super::{CommReport, Runs, place};
 use crate::Scope;
 use crate::text::clean;
 use std::fmt::Display;
@@ -125,19 +125,24 @@ fn written(bytes: f64) -> String {
     }
 }
 
+/// A collective that ran: its name, the names of its mesh axes in order, and what it moved.
+type Ran<'a, T> = (&'a str, Vec<&'a str>, T);
+
 /// What differs, a line each.
 fn compare(allowed: &[Allowed<'_>], report: &CommReport) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut ran: Vec<(&str, Vec<&str>, f64)> = Vec::new();
+    let mut found: Vec<Ran<'_, Vec<(f64, &Runs)>>> = Vec::new();
     for step in report.steps.iter().filter(|step| step.kind.communicates()) {
         let axes = sorted(step.axes.iter().map(String::as_str));
-        let bytes = step.bytes * step.count as f64;
-        match ran.iter_mut().find(|(kind, known, _)| *kind == step.kind.name() && *known == axes) {
-            Some((_, _, sum)) => *sum += bytes,
-            None => ran.push((step.kind.name(), axes, bytes)),
+        let one = (step.bytes, &step.runs);
+        match found.iter_mut().find(|(kind, known, _)| *kind == step.kind.name() && *known == axes) {
+            Some((_, _, all)) => all.push(one),
+            None => found.push((step.kind.name(), axes, vec![one])),
         }
     }
-    let is = |(kind, axes, _): &(&str, Vec<&str>, f64), other: &Allowed<'_>| {
+    let ran: Vec<Ran<'_, f64>> =
+        found.into_iter().map(|(kind, axes, all)| (kind, axes, Runs::cost(all))).collect();
+    let is = |(kind, axes, _): &Ran<'_, f64>, other: &Allowed<'_>| {
         *kind == other.0 && *axes == sorted(other.1.iter().copied())
     };
     for other in allowed {
@@ -171,8 +176,10 @@ mod tests {
     use super::*;
     use crate::backend::StepKind;
     use crate::trace::CommStep;
+    use crate::{BackendKind, DeviceMesh};
 
     fn check(sent: &[f64], allowed: f64, want: &[&str]) {
+        let mesh = DeviceMesh::simulated(BackendKind::CPU, [3], ["x"]).unwrap();
         let step = |bytes: &f64| CommStep {
             op: "relu",
             at: "lib.rs:1".to_owned(),
@@ -182,6 +189,7 @@ mod tests {
             seconds: None,
             peak: 0,
             count: 1,
+            runs: Runs::once(&mesh),
         };
         let report = CommReport { steps: sent.iter().map(step).collect(), ..CommReport::default() };
         assert_eq!(compare(&[("all_gather", &["x"], allowed)], &report), want);

@@ -4,11 +4,13 @@
 //! kernel (`kernel`) is a span of the crate `tracing`, with shapes and bytes; where nobody subscribes they cost a load and a
 //! branch each. The same events go to whoever watches the scope: [`trace_to_file`] writes them to a file, [`explain`] makes
 //! a table of what moved, [`assert_comm!`](crate::assert_comm) compares that with what was expected. What watches is part of
-//! the [`Scope`]: another thread that enters the scope is watched too.
+//! the [`Scope`]: another thread that enters the scope is watched too. A collective of a region is seen, once, by whoever
+//! watches any of the devices that meet, whichever thread runs it.
 
 mod comm;
 mod file;
 mod report;
+mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +20,7 @@ pub use comm::{Allowed, check_comm};
 pub use comm::{Gave, OfAny, OfResult, check_comm_of};
 pub use file::{TraceFile, trace_to_file};
 pub use report::{CommReport, CommStep, Explained, explain};
+pub use runs::Runs;
 
 use crate::backend::{Exchange, LocalArray, Step};
 use crate::{DType, Device, Scope, Shape, TensorLayout};
@@ -68,7 +71,7 @@ impl<'a> Seen<'a> {
     #[cold]
     fn begin(event: Event<'a>) -> Self {
         let scope = Scope::current();
-        scope.watchers().iter().for_each(|watch| watch.begin(&event));
+        scope.watchers().iter().for_each(|watch| tell(|| watch.begin(&event)));
         Self(Some(Box::new((event, scope))))
     }
 
@@ -86,9 +89,17 @@ impl Drop for Seen<'_> {
     fn drop(&mut self) {
         if let Some((event, scope)) = self.0.as_deref() {
             // Innermost first, as they began outermost first.
-            scope.watchers().iter().rev().for_each(|watch| watch.end(event));
+            scope.watchers().iter().rev().for_each(|watch| tell(|| watch.end(event)));
         }
     }
+}
+
+/// Tells one that watches: it may not break what it only looks at, which in a region may be other devices' results.
+pub(crate) fn tell(f: impl FnOnce()) {
+    let _ = crate::dispatch::guarded("who watches", || {
+        f();
+        Ok(())
+    });
 }
 
 /// Bytes of whole tensors together; `usize::MAX` where they do not fit.

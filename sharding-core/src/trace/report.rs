@@ -1,9 +1,9 @@
 //! What a program moved, as a table.
 
-use super::{Event, Watch, place};
+use super::{Event, Runs, Watch, place};
 use crate::backend::{Exchange, Step, StepKind};
 use crate::plan::{CostModel, CostUnit};
-use crate::{Scope, dispatch, text};
+use crate::{DeviceMesh, Scope, dispatch, text};
 use std::fmt;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,8 +25,10 @@ pub struct CommStep {
     pub seconds: Option<f64>,
     /// The most bytes that one device holds for it: its piece of what it reads and of what it makes.
     pub peak: usize,
-    /// How often it ran.
+    /// How often it ran on one device, of those on which it ran most: groups of a region run it at the same time.
     pub count: usize,
+    /// How often it ran on each device.
+    pub(super) runs: Runs,
 }
 
 /// What a program moved: all steps of redistributions and staged ops, in the order in which they first ran.
@@ -43,16 +45,16 @@ pub struct CommReport {
 }
 
 impl CommReport {
-    /// Bytes that one device sends in all steps together.
+    /// Bytes that one device sends in all steps together, of those that send most.
     pub fn bytes(&self) -> f64 {
-        // A sum of none is -0.
-        0.0 + self.steps.iter().map(|step| step.bytes * step.count as f64).sum::<f64>()
+        Runs::cost(self.steps.iter().map(|step| (step.bytes, &step.runs)))
     }
-    /// Modelled seconds of all steps together, if the cost model prices in seconds; `None` where nothing moved too, as no
-    /// model was asked.
+    /// Modelled seconds of all steps together, on the device for which they are most, if the cost model prices in seconds;
+    /// `None` where nothing moved too, as no model was asked.
     pub fn seconds(&self) -> Option<f64> {
         self.steps.first()?;
-        self.steps.iter().map(|step| step.seconds.map(|seconds| seconds * step.count as f64)).sum()
+        let each: Option<Vec<_>> = self.steps.iter().map(|step| Some((step.seconds?, &step.runs))).collect();
+        each.map(Runs::cost)
     }
     /// The most bytes that one device holds for one step.
     pub fn peak(&self) -> usize {
@@ -111,10 +113,18 @@ impl Collector {
 
 impl Collector {
     fn count(&self, one: CommStep) {
+        let of = |step: &CommStep| {
+            let CommStep { op, kind, bytes, seconds, peak, .. } = step;
+            (*op, *kind, *bytes, *seconds, *peak)
+        };
+        let like =
+            |known: &&mut CommStep| of(known) == of(&one) && known.at == one.at && known.axes == one.axes;
         let mut report = self.lock();
-        let like = |known: &&mut CommStep| CommStep { count: 1, ..(**known).clone() } == one;
         match report.steps.iter_mut().find(like) {
-            Some(known) => known.count += 1,
+            Some(known) => {
+                known.runs.add(&one.runs);
+                known.count = usize::try_from(known.runs.most()).unwrap_or(usize::MAX);
+            }
             None => report.steps.push(one),
         }
     }
@@ -155,7 +165,7 @@ fn comm_step(op: &'static str, step: &Step) -> CommStep {
         bytes: step.bytes(),
         seconds: seconds(|cost| step.price(cost)),
         peak: step.peak(),
-        ..here(op)
+        ..here(op, step.target.mesh())
     }
 }
 
@@ -167,12 +177,12 @@ fn comm_exchange(op: &'static str, exchange: &Exchange<'_>, bytes: usize) -> Com
         bytes: bytes as f64,
         seconds: seconds(|cost| exchange.price(cost, bytes)),
         peak: exchange.peak(),
-        ..here(op)
+        ..here(op, exchange.result.mesh())
     }
 }
 
-/// A step of nothing, at the line that is running.
-fn here(op: &'static str) -> CommStep {
+/// A step of nothing, at the line that is running, with a result on this mesh.
+fn here(op: &'static str, mesh: &DeviceMesh) -> CommStep {
     CommStep {
         op,
         at: dispatch::outermost().map_or_else(|| "-".to_owned(), |(_, at)| place(at)),
@@ -182,6 +192,7 @@ fn here(op: &'static str) -> CommStep {
         seconds: None,
         peak: 0,
         count: 1,
+        runs: Runs::once(mesh),
     }
 }
 
@@ -213,7 +224,7 @@ impl fmt::Display for CommReport {
                 step.at.clone(),
             ]);
         }
-        let times: usize = self.steps.iter().map(|step| step.count).sum();
+        let times = Runs::cost(self.steps.iter().map(|step| (1.0, &step.runs)));
         rows.push([
             "total".to_owned(),
             String::new(),
