@@ -479,6 +479,8 @@ fn a_subscriber_sees_every_span_with_shapes_and_bytes() {
         .finish();
     // Whether a span is wanted is asked where it first begins: not by another test's thread, which has no subscriber.
     program(&mesh(BackendKind::CPU)).unwrap();
+    // Another thread may be in the middle of asking.
+    std::thread::sleep(std::time::Duration::from_millis(50));
     let guard = subscriber.set_default();
     // Another test's thread may have been just about to say that it is not.
     tracing::callsite::rebuild_interest_cache();

@@ -197,7 +197,10 @@ impl State {
     fn device(&mut self, device: Device, thread: usize, begun: Instant, ended: Instant) -> usize {
         let next = self.devices.len();
         let (number, lanes) = self.devices.entry(device).or_insert_with(|| (next, Vec::new()));
-        if let Some(lane) = lanes.iter_mut().find(|lane| lane.takes(thread, begun)) {
+        // First where the thread was last: else each would drive others from lane to lane.
+        let own = lanes.iter().position(|lane| lane.thread == thread && lane.takes(thread, begun));
+        let free = || lanes.iter().position(|lane| lane.takes(thread, begun));
+        if let Some(lane) = own.or_else(free).and_then(|at| lanes.get_mut(at)) {
             lane.take(thread, ended);
             return lane.id;
         }
