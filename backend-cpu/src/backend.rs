@@ -102,6 +102,9 @@ fn several(primitive: &Primitive, work: &mut [Work<'_>]) -> Result<()> {
     if let Some(outcome) = dot::together::run(primitive, work) {
         return outcome;
     }
+    if collective::sum::together(primitive, work)? {
+        return Ok(());
+    }
     let alike = work.len();
     let run = |work: &mut Work<'_>| launch(primitive, work, alike);
     let outputs = || work.iter().flat_map(|work| work.outputs.iter());

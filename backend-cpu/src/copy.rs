@@ -74,6 +74,14 @@ impl Walk {
         }
     }
 
+    /// The elements that lie side by side, where these are not all.
+    pub(crate) fn stretch(&self) -> Option<usize> {
+        match self.axes[..] {
+            [.., _, (len, 1)] => Some(len),
+            _ => None,
+        }
+    }
+
     /// The same walk from another first place.
     pub(crate) fn shifted(&self, offset: isize) -> Self {
         Self { axes: self.axes.clone(), offset }

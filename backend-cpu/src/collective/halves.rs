@@ -2,10 +2,12 @@
 //!
 //! Only by vectors that convert halves themselves. Elsewhere the steps of [`map`](crate::map) give the same bits.
 
-use super::sum::Parts;
+use super::sum::{Parts, in_turns};
 use crate::map::Size;
-use sharding_core::backend::{Expr, LocalArray};
+use crate::memory::Beside;
+use sharding_core::backend::{Expr, LocalArray, Work};
 use sharding_core::{DType, Result};
+use std::mem::MaybeUninit;
 use vectors::Vectors;
 
 /// The sum of two to eight arrays of f16 or bf16; `None` for another expression or dtype, for arrays that do not lie in the same
@@ -16,22 +18,35 @@ pub(crate) fn sum(
     out: &mut LocalArray,
     size: Size,
 ) -> Option<Result<()>> {
-    let is_f16 = match out.dtype() {
+    let add = add(out.dtype())?;
+    let parts = Parts::<u16>::of(expr, inputs, out)?;
+    // SAFETY: it writes every element.
+    Some(unsafe { parts.sum(out, size, add) })
+}
+
+/// As [`sum::together`](super::sum::together).
+pub(super) fn together(expr: &Expr, dtype: DType, work: &mut [Work<'_>]) -> Result<bool> {
+    match add(dtype) {
+        // SAFETY: it writes every element.
+        Some(add) => unsafe { in_turns(expr, work, add) },
+        None => Ok(false),
+    }
+}
+
+/// What adds elements of this dtype and writes every one of the sum.
+fn add(dtype: DType) -> Option<impl Fn(&[&[u16]], &[&[u16]], &mut [MaybeUninit<u16>], Option<&Beside>)> {
+    let is_f16 = match dtype {
         DType::F16 => true,
         DType::BF16 => false,
         _ => return None,
     };
     let vectors = Vectors::find()?;
-    let parts = Parts::<u16>::of(expr, inputs, out)?;
-    // SAFETY: `add_up` writes every element.
-    Some(unsafe {
-        parts.sum(out, size, |parts, next, out, beside| {
-            if is_f16 {
-                vectors.add_up::<true>(parts, next, out, beside);
-            } else {
-                vectors.add_up::<false>(parts, next, out, beside);
-            }
-        })
+    Some(move |parts: &[&[u16]], next: &[&[u16]], out: &mut [MaybeUninit<u16>], beside: Option<&Beside>| {
+        if is_f16 {
+            vectors.add_up::<true>(parts, next, out, beside);
+        } else {
+            vectors.add_up::<false>(parts, next, out, beside);
+        }
     })
 }
 

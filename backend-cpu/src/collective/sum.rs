@@ -1,13 +1,14 @@
 //! The sum of parts by the tree of collectives, read once each where they lie.
 
+use super::halves;
 use crate::copy::Walk;
-use crate::device::vectorize;
-use crate::element::{Cell, Item};
+use crate::device::{self, is_large, vectorize};
+use crate::element::{Cell, Item, is_narrow, with_lane};
 use crate::map::Size;
-use crate::memory::{Beside, Line, prefetch};
-use crate::storage::View;
+use crate::memory::{ALIGN, Beside, Line, prefetch};
+use crate::storage::{View, places, written};
 use sharding_core::Result;
-use sharding_core::backend::{BinaryOp, Expr, LocalArray, LocalMeta, Node};
+use sharding_core::backend::{BinaryOp, Expr, LocalArray, LocalMeta, Node, Primitive, Work};
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
@@ -25,6 +26,9 @@ pub(super) const AHEAD: usize = 16;
 /// Parts are summed as they lie where they do so in stretches of so many elements.
 const SHORTEST: usize = 64;
 
+/// Stretches of each result that are written in turns with those of others.
+const BAND: usize = 8;
+
 /// The sum of two to eight arrays by the tree of collectives, read once each; `None` for another expression, and for arrays
 /// that do not lie in the same long stretches. `L` elements are a cache line.
 pub(crate) fn sum<T: Item, const L: usize>(
@@ -34,13 +38,85 @@ pub(crate) fn sum<T: Item, const L: usize>(
     size: Size,
 ) -> Option<Result<()>> {
     let parts = Parts::<T>::of(expr, inputs, out)?;
-    // SAFETY: both write every element.
-    Some(unsafe {
-        parts.sum(out, size, |parts, next, out, beside| match beside {
-            Some(beside) => add_up_beside::<T, L>(parts, next, out, beside),
-            None => add_up(parts, out),
-        })
-    })
+    // SAFETY: it writes every element.
+    Some(unsafe { parts.sum(out, size, add::<T, L>) })
+}
+
+/// The sums of several devices, in turns, if all their parts lie in stretches, as those of a reduce_scatter along an inner axis
+/// do: what lies behind a stretch of one, and is fetched with it, is what the next one reads. Says whether it did.
+pub(crate) fn together(primitive: &Primitive, work: &mut [Work<'_>]) -> Result<bool> {
+    let (Primitive::Map(expr), [Work { outputs: [first], .. }, ..]) = (primitive, &*work) else {
+        return Ok(false);
+    };
+    let elements: usize = work.iter().flat_map(|one| &*one.outputs).map(LocalArray::elements).sum();
+    let dtype = first.dtype();
+    if !is_large(elements.saturating_mul(expr.nodes().len())) {
+        return Ok(false);
+    }
+    if is_narrow(dtype) {
+        return halves::together(expr, dtype, work);
+    }
+    // SAFETY: it writes every element.
+    with_lane!(dtype, T => unsafe { in_turns(expr, work, add::<T, { ALIGN / size_of::<T>() }>) })
+}
+
+/// As [`together`], by `add(parts, next, places, beside)`.
+///
+/// # Safety
+/// `add` has put a value on every place.
+pub(super) unsafe fn in_turns<T: Cell>(
+    expr: &Expr,
+    work: &mut [Work<'_>],
+    add: impl Fn(&[&[T]], &[&[T]], &mut [MaybeUninit<T>], Option<&Beside>) + Sync,
+) -> Result<bool> {
+    let mut all: SmallVec<[(Parts<'_, T>, usize); MOST]> = SmallVec::new();
+    let (mut count, mut bytes) = (None, 0_usize);
+    for one in &*work {
+        let [out] = &*one.outputs else { return Ok(false) };
+        let Some(parts) = Parts::of(expr, one.inputs, out) else { return Ok(false) };
+        let Some(len) = parts.walk.stretch().filter(|len| *len > 0) else { return Ok(false) };
+        if *count.get_or_insert(out.elements() / len) != out.elements() / len {
+            return Ok(false);
+        }
+        bytes = bytes.saturating_add(out.bytes());
+        all.push((parts, len));
+    }
+    let mut bands: Vec<SmallVec<[(usize, &mut [MaybeUninit<T>]); MOST]>> = Vec::new();
+    bands.resize_with(count.unwrap_or(0).div_ceil(BAND), SmallVec::new);
+    for (i, (one, (_, len))) in work.iter_mut().zip(&all).enumerate() {
+        for out in &mut *one.outputs {
+            // SAFETY: the caller's promise.
+            let places = unsafe { places(out) }?;
+            bands.iter_mut().zip(places.chunks_mut(BAND * len)).for_each(|(band, here)| band.push((i, here)));
+        }
+    }
+    device::try_chunks(&mut bands, 1, |number, bands| {
+        let beside = Beside::new(bytes);
+        for (i, here) in bands.iter_mut().flatten() {
+            let (parts, len) = &all[*i];
+            parts.write(number * BAND * len, here, beside.as_ref(), &add);
+        }
+        Ok(())
+    })?;
+    drop(bands);
+    for out in work.iter_mut().flat_map(|one| &mut *one.outputs) {
+        // SAFETY: the bands are all elements, and the caller promises that each is written.
+        unsafe { written(out) }?;
+    }
+    Ok(true)
+}
+
+/// Writes every element of `out`: the sum of those of all parts, past the caches where it is asked for.
+fn add<T: Item, const L: usize>(
+    parts: &[&[T]],
+    next: &[&[T]],
+    out: &mut [MaybeUninit<T>],
+    beside: Option<&Beside>,
+) {
+    match beside {
+        Some(beside) => add_up_beside::<T, L>(parts, next, out, beside),
+        None => add_up(parts, out),
+    }
 }
 
 /// The arrays of a sum.
@@ -87,30 +163,41 @@ impl<'a, T: Cell> Parts<'a, T> {
         size: Size,
         add: impl Fn(&[&[T]], &[&[T]], &mut [MaybeUninit<T>], Option<&Beside>) + Sync,
     ) -> Result<()> {
+        let write = |start: usize, out: &mut [MaybeUninit<T>], beside: Option<&Beside>| {
+            self.write(start, out, beside, &add);
+            Ok(())
+        };
+        // SAFETY: the tasks are all elements, and the caller promises that each is written.
+        unsafe { size.tasks(out, TASK, write) }
+    }
+
+    /// Calls `add` for the stretches of elements `start..start + out.len()`.
+    fn write(
+        &self,
+        start: usize,
+        mut out: &mut [MaybeUninit<T>],
+        beside: Option<&Beside>,
+        add: impl Fn(&[&[T]], &[&[T]], &mut [MaybeUninit<T>], Option<&Beside>),
+    ) {
         let from = |at: isize| -> SmallVec<[&[T]; MOST]> {
             let part = |(data, first): &(&'a [T], isize)| data.get((first + at) as usize..).unwrap_or(&[]);
             self.arrays.iter().map(part).collect()
         };
-        let write = |start: usize, mut out: &mut [MaybeUninit<T>], beside: Option<&Beside>| {
-            let count = out.len();
-            let mut stretch = |(at, len): (isize, usize), next: isize| {
-                let (here, rest) = std::mem::take(&mut out).split_at_mut(len);
-                out = rest;
-                add(&from(at), &from(next), here, beside);
-            };
-            let mut before = None;
-            self.walk.runs(start, count, |at, len, _| {
-                if let Some(before) = before.replace((at, len)) {
-                    stretch(before, at);
-                }
-            });
-            if let Some((at, len)) = before {
-                stretch((at, len), at + len as isize);
-            }
-            Ok(())
+        let count = out.len();
+        let mut stretch = |(at, len): (isize, usize), next: isize| {
+            let (here, rest) = std::mem::take(&mut out).split_at_mut(len);
+            out = rest;
+            add(&from(at), &from(next), here, beside);
         };
-        // SAFETY: the stretches are all elements, and the caller promises that each is written.
-        unsafe { size.tasks(out, TASK, write) }
+        let mut before = None;
+        self.walk.runs(start, count, |at, len, _| {
+            if let Some(before) = before.replace((at, len)) {
+                stretch(before, at);
+            }
+        });
+        if let Some((at, len)) = before {
+            stretch((at, len), at + len as isize);
+        }
     }
 }
 
@@ -253,7 +340,7 @@ mod tests {
     use crate::collective::tests::{array, values};
     use crate::storage;
     use proptest::prelude::*;
-    use sharding_core::{DType, Device};
+    use sharding_core::{BackendKind, DType, Device, DeviceMapping, DeviceMesh, Place, Tensor, TensorLayout};
 
     /// Sums by halves, as the tree says.
     fn tree(parts: &[f32]) -> f32 {
@@ -356,6 +443,77 @@ mod tests {
                 let sums: Vec<i64> = (0..out.elements()).map(|i| parts.iter().map(|part| part[i]).sum()).collect();
                 prop_assert_eq!(values(&out), sums);
             }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 100 }, ..ProptestConfig::default() })]
+        /// Parts cut along an inner axis for several devices, in pieces of any sizes.
+        #[test]
+        fn sums_in_turns_are_those_of_each(
+            n in 2..=MOST,
+            (rows, inner) in (1_usize..40, 1_usize..4),
+            sizes in prop::collection::vec(60_usize..130, 2..5),
+        ) {
+            let whole = [rows, sizes.iter().sum(), inner];
+            let parts: Vec<LocalArray> = (0..n).map(|part| array(&whole, part * 1000)).collect();
+            let mut start = 0;
+            let cut = |size: &usize| {
+                start += size;
+                parts.iter().map(|part| part.slice(1, start - size, *size)).collect()
+            };
+            let cuts: Vec<Vec<LocalArray>> = sizes.iter().map(cut).collect();
+            let inputs: Vec<Vec<&LocalArray>> = cuts.iter().map(|cut| cut.iter().collect()).collect();
+            let out = |cut: &Vec<LocalArray>| storage::alloc(Device::cpu(), DType::I64, cut[0].shape()).unwrap();
+            let mut outputs: Vec<LocalArray> = cuts.iter().map(out).collect();
+            let work = |(inputs, out)| {
+                Work { op: "sum", device: Device::cpu(), inputs, outputs: std::slice::from_mut(out) }
+            };
+            let mut work: Vec<Work<'_>> =
+                inputs.iter().map(Vec::as_slice).zip(&mut outputs).map(work).collect();
+            // SAFETY: `add` writes every element.
+            let done = unsafe { in_turns::<i64>(&expr(0, n as u8), &mut work, add::<i64, 8>) }.unwrap();
+            drop(work);
+            let is_long = |cut: &Vec<LocalArray>| cut[0].shape()[1] * inner >= SHORTEST;
+            prop_assert_eq!(done, rows > 1 && cuts.iter().all(is_long));
+            if done {
+                for (cut, out) in cuts.iter().zip(&outputs) {
+                    let parts: Vec<Vec<i64>> = cut.iter().map(values).collect();
+                    let sums: Vec<i64> =
+                        (0..out.elements()).map(|i| parts.iter().map(|part| part[i]).sum()).collect();
+                    prop_assert_eq!(values(out), sums);
+                }
+            }
+        }
+    }
+
+    /// Large enough for turns: the pieces are those of the sum on all devices.
+    #[test]
+    fn a_large_reduce_scatter_along_an_inner_axis_is_a_piece_of_the_sum() {
+        for dtype in [DType::F32, DType::F16, DType::BF16, DType::I8] {
+            let mesh = DeviceMesh::simulated(BackendKind::CPU, [3], ["x"]).unwrap();
+            let lay = |place| {
+                let mapping = DeviceMapping::new(&mesh, [place]).unwrap();
+                TensorLayout::new(dtype, [700, 1001], mapping).unwrap()
+            };
+            let layout = lay(Place::PARTIAL);
+            let size = dtype.size();
+            let shard = |part: usize| {
+                let mut shard = storage::alloc(Device::cpu(), dtype, layout.shape()).unwrap();
+                let bytes: Vec<u8> = (0..shard.bytes() / size)
+                    // Small numbers of every dtype: the upper byte says the exponent.
+                    .flat_map(|i| {
+                        (0..size).map(move |b| if b + 1 == size { 0x3c } else { (i * 7 + part) as u8 })
+                    })
+                    .collect();
+                storage::write(&bytes, &mut shard).unwrap();
+                shard
+            };
+            let positions =
+                sharding_core::backend::backend_of(BackendKind::CPU).unwrap().positions(&mesh).unwrap();
+            let parts = Tensor::from_shards(layout.clone(), positions, (0..3).map(shard).collect()).unwrap();
+            let moved = |place| parts.transfer_to(lay(place).mapping()).unwrap().to_bytes().unwrap();
+            assert!(moved(Place::Sharded(1)) == moved(Place::Replicated), "{dtype}");
         }
     }
 
