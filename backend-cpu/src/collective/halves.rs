@@ -18,36 +18,44 @@ pub(crate) fn sum(
     out: &mut LocalArray,
     size: Size,
 ) -> Option<Result<()>> {
-    let add = add(out.dtype())?;
+    let adder = Adder::of(out.dtype())?;
     let parts = Parts::<u16>::of(expr, inputs, out)?;
     // SAFETY: it writes every element.
-    Some(unsafe { parts.sum(out, size, add) })
+    Some(unsafe { parts.sum(out, size, |parts, next, out, beside| adder.add(parts, next, out, beside)) })
 }
 
 /// As [`sum::together`](super::sum::together).
 pub(super) fn together(expr: &Expr, dtype: DType, work: &mut [Work<'_>]) -> Result<bool> {
-    match add(dtype) {
-        // SAFETY: it writes every element.
-        Some(add) => unsafe { in_turns(expr, work, add) },
-        None => Ok(false),
-    }
+    let Some(adder) = Adder::of(dtype) else { return Ok(false) };
+    // SAFETY: it writes every element.
+    unsafe { in_turns(expr, work, |parts, next, out, beside| adder.add(parts, next, out, beside)) }
 }
 
-/// What adds elements of this dtype and writes every one of the sum.
-fn add(dtype: DType) -> Option<impl Fn(&[&[u16]], &[&[u16]], &mut [MaybeUninit<u16>], Option<&Beside>)> {
-    let is_f16 = match dtype {
-        DType::F16 => true,
-        DType::BF16 => false,
-        _ => return None,
-    };
-    let vectors = Vectors::find()?;
-    Some(move |parts: &[&[u16]], next: &[&[u16]], out: &mut [MaybeUninit<u16>], beside: Option<&Beside>| {
-        if is_f16 {
-            vectors.add_up::<true>(parts, next, out, beside);
+/// Adds elements of a dtype.
+#[derive(Clone, Copy)]
+struct Adder {
+    vectors: Vectors,
+    is_f16: bool,
+}
+
+impl Adder {
+    fn of(dtype: DType) -> Option<Self> {
+        let is_f16 = match dtype {
+            DType::F16 => true,
+            DType::BF16 => false,
+            _ => return None,
+        };
+        Some(Self { vectors: Vectors::find()?, is_f16 })
+    }
+
+    /// Writes every element of `out`.
+    fn add(self, parts: &[&[u16]], next: &[&[u16]], out: &mut [MaybeUninit<u16>], beside: Option<&Beside>) {
+        if self.is_f16 {
+            self.vectors.add_up::<true>(parts, next, out, beside);
         } else {
-            vectors.add_up::<false>(parts, next, out, beside);
+            self.vectors.add_up::<false>(parts, next, out, beside);
         }
-    })
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]

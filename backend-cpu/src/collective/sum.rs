@@ -60,6 +60,9 @@ pub(crate) fn together(primitive: &Primitive, work: &mut [Work<'_>]) -> Result<b
     with_lane!(dtype, T => unsafe { in_turns(expr, work, add::<T, { ALIGN / size_of::<T>() }>) })
 }
 
+/// Places of several results, each with its number.
+type Band<'a, T> = SmallVec<[(usize, &'a mut [MaybeUninit<T>]); MOST]>;
+
 /// As [`together`], by `add(parts, next, places, beside)`.
 ///
 /// # Safety
@@ -81,7 +84,7 @@ pub(super) unsafe fn in_turns<T: Cell>(
         bytes = bytes.saturating_add(out.bytes());
         all.push((parts, len));
     }
-    let mut bands: Vec<SmallVec<[(usize, &mut [MaybeUninit<T>]); MOST]>> = Vec::new();
+    let mut bands: Vec<Band<'_, T>> = Vec::new();
     bands.resize_with(count.unwrap_or(0).div_ceil(BAND), SmallVec::new);
     for (i, (one, (_, len))) in work.iter_mut().zip(&all).enumerate() {
         for out in &mut *one.outputs {
