@@ -26,8 +26,9 @@ pub(super) const AHEAD: usize = 16;
 /// Parts are summed as they lie where they do so in stretches of so many elements.
 const SHORTEST: usize = 64;
 
-/// Stretches of each result that are written in turns with those of others.
-const BAND: usize = 8;
+/// So many elements of a result, in whole stretches, are written in turns with those of others: what was fetched behind them is
+/// still in the caches then.
+const BAND: usize = 4096;
 
 /// The sum of two to eight arrays by the tree of collectives, read once each; `None` for another expression, and for arrays
 /// that do not lie in the same long stretches. `L` elements are a cache line.
@@ -84,20 +85,22 @@ pub(super) unsafe fn in_turns<T: Cell>(
         bytes = bytes.saturating_add(out.bytes());
         all.push((parts, len));
     }
+    let longest = all.iter().map(|(_, len)| *len).max().unwrap_or(1);
+    let rows = (BAND / longest).max(1);
     let mut bands: Vec<Band<'_, T>> = Vec::new();
-    bands.resize_with(count.unwrap_or(0).div_ceil(BAND), SmallVec::new);
+    bands.resize_with(count.unwrap_or(0).div_ceil(rows), SmallVec::new);
     for (i, (one, (_, len))) in work.iter_mut().zip(&all).enumerate() {
         for out in &mut *one.outputs {
             // SAFETY: the caller's promise.
             let places = unsafe { places(out) }?;
-            bands.iter_mut().zip(places.chunks_mut(BAND * len)).for_each(|(band, here)| band.push((i, here)));
+            bands.iter_mut().zip(places.chunks_mut(rows * len)).for_each(|(band, here)| band.push((i, here)));
         }
     }
     device::try_chunks(&mut bands, 1, |number, bands| {
         let beside = Beside::new(bytes);
         for (i, here) in bands.iter_mut().flatten() {
             let (parts, len) = &all[*i];
-            parts.write(number * BAND * len, here, beside.as_ref(), &add);
+            parts.write(number * rows * len, here, beside.as_ref(), &add);
         }
         Ok(())
     })?;
